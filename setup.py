@@ -1,0 +1,36 @@
+"""Packaging of shape-fairseq; `make setup` is the supported way to install a working environment."""
+
+import sys
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+if sys.version_info < (3, 10):
+    sys.exit("shape-fairseq needs Python 3.10 or newer, this is %d.%d" % sys.version_info[:2])
+
+setup(
+    name="shape-fairseq",
+    version="0.1.0",
+    description="Shifted absolute and relative position representations for fairseq Transformers",
+    long_description=Path(__file__).with_name("README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    license="MIT",
+    packages=find_packages(include=["shape_fairseq*", "data_prep*"]),
+    python_requires=">=3.10",
+    install_requires=[
+        # The official release does not import on Python 3.11 (mutable dataclass defaults); the
+        # fixed one is the same module, `fairseq`, for 3.11 and newer.
+        "fairseq==0.12.2; python_version < '3.11'",
+        "fairseq-fixed==0.12.3.1; python_version >= '3.11'",
+        # fairseq 0.12.2 uses names that numpy 1.24 removed.
+        "numpy<1.24; python_version < '3.11'",
+        "numpy>=1.23; python_version >= '3.11'",
+        "torch>=1.13",
+        "sacrebleu>=2.2",
+        "sacremoses>=0.0.53",
+        "fastBPE>=0.1.0",
+        "tqdm",
+    ],
+    extras_require={"dev": ["hypothesis", "pytest", "ruff"]},
+    entry_points={"console_scripts": ["shape-fairseq = shape_fairseq.__main__:main"]},
+)
