@@ -1,4 +1,4 @@
-"""Packaging of shape-fairseq; `make setup` is the supported way to install a working environment."""
+"""Packaging of shape-fairseq; `make setup` installs a working environment."""
 
 import sys
 from pathlib import Path

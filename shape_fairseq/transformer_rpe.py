@@ -1,0 +1,146 @@
+"""RPE: fairseq's Transformer with relative self-attention, and its architectures."""
+
+from argparse import ArgumentParser, Namespace
+
+from fairseq.distributed import fsdp_wrap
+from fairseq.models import register_model
+from fairseq.models.transformer import (
+    TransformerConfig,
+    TransformerDecoderBase,
+    TransformerEncoderBase,
+    TransformerModel,
+)
+from fairseq.modules.checkpoint_activations import checkpoint_wrapper
+from fairseq.modules.transformer_layer import TransformerDecoderLayerBase
+
+from .architectures import non_negative_int, register_sizes
+from .compat import EncoderLayerWithoutFastPath, OptionError
+from .relative_attention import RelativeMultiheadAttention
+
+
+class RelativeEncoderLayer(EncoderLayerWithoutFastPath):
+    """fairseq's encoder layer with relative self-attention."""
+
+    def __init__(self, cfg, max_relative_distance: int, return_fc: bool = False):
+        self.max_relative_distance = max_relative_distance
+        super().__init__(cfg, return_fc=return_fc)
+
+    def build_self_attention(self, embed_dim, cfg):
+        return RelativeMultiheadAttention(
+            embed_dim,
+            cfg.encoder.attention_heads,
+            dropout=cfg.attention_dropout,
+            self_attention=True,
+            q_noise=self.quant_noise,
+            qn_block_size=self.quant_noise_block_size,
+            max_relative_distance=self.max_relative_distance,
+        )
+
+
+class RelativeDecoderLayer(TransformerDecoderLayerBase):
+    """fairseq's decoder layer with relative self-attention; the cross-attention is fairseq's."""
+
+    def __init__(self, cfg, max_relative_distance: int, no_encoder_attn: bool = False):
+        self.max_relative_distance = max_relative_distance
+        super().__init__(cfg, no_encoder_attn)
+
+    def build_self_attention(self, embed_dim, cfg, add_bias_kv=False, add_zero_attn=False):
+        return RelativeMultiheadAttention(
+            embed_dim,
+            cfg.decoder.attention_heads,
+            dropout=cfg.attention_dropout,
+            self_attention=True,
+            q_noise=self.quant_noise,
+            qn_block_size=self.quant_noise_block_size,
+            max_relative_distance=self.max_relative_distance,
+        )
+
+
+def wrapped(layer, cfg):
+    """The layer inside what fairseq puts around its own: activation checkpoints and sharding."""
+    if cfg.checkpoint_activations:
+        layer = checkpoint_wrapper(layer, offload_to_cpu=cfg.offload_activations)
+    return fsdp_wrap(
+        layer, min_num_params=0 if cfg.checkpoint_activations else cfg.min_params_to_wrap
+    )
+
+
+class RelativeEncoder(TransformerEncoderBase):
+    """fairseq's encoder made of relative layers."""
+
+    def __init__(self, cfg, dictionary, embed_tokens, max_relative_distance: int):
+        self.max_relative_distance = max_relative_distance
+        super().__init__(cfg, dictionary, embed_tokens)
+
+    def build_encoder_layer(self, cfg):
+        return wrapped(RelativeEncoderLayer(cfg, self.max_relative_distance, self.return_fc), cfg)
+
+
+class RelativeDecoder(TransformerDecoderBase):
+    """fairseq's decoder made of relative layers."""
+
+    def __init__(self, cfg, dictionary, embed_tokens, max_relative_distance: int):
+        self.max_relative_distance = max_relative_distance
+        super().__init__(cfg, dictionary, embed_tokens, no_encoder_attn=cfg.no_cross_attention)
+
+    def build_decoder_layer(self, cfg, no_encoder_attn=False):
+        return wrapped(RelativeDecoderLayer(cfg, self.max_relative_distance, no_encoder_attn), cfg)
+
+
+@register_model("transformer_rpe")
+class TransformerRPEModel(TransformerModel):
+    """A Transformer that knows positions by their distance alone (Shaw et al., 2018)."""
+
+    @classmethod
+    def add_args(cls, parser: ArgumentParser) -> None:
+        """Add --max-relative-distance to fairseq's own options."""
+        super().add_args(parser)
+        parser.add_argument(
+            "--max-relative-distance",
+            default=16,
+            metavar="L",
+            help="RPE: distances beyond L are treated as L (default: 16)",
+        )
+
+    @classmethod
+    def build_model(cls, args: Namespace, task):
+        """Build fairseq's model from relative layers."""
+        check_options(args)
+        return super().build_model(args, task)
+
+    @classmethod
+    def build_encoder(cls, args, src_dict, embed_tokens):
+        return RelativeEncoder(
+            TransformerConfig.from_namespace(args),
+            src_dict,
+            embed_tokens,
+            args.max_relative_distance,
+        )
+
+    @classmethod
+    def build_decoder(cls, args, tgt_dict, embed_tokens):
+        return RelativeDecoder(
+            TransformerConfig.from_namespace(args),
+            tgt_dict,
+            embed_tokens,
+            args.max_relative_distance,
+        )
+
+
+def check_options(args: Namespace) -> None:
+    """Refuse, before any work is done, options that contradict relative positions."""
+    args.max_relative_distance = non_negative_int(args, "--max-relative-distance")
+    args.no_token_positional_embeddings = True
+    contradictions = {
+        "encoder_learned_pos": "it has no absolute positions",
+        "decoder_learned_pos": "it has no absolute positions",
+        "cross_self_attention": "source and target have no distance",
+        "encoder_xformers_att_config": "xFormers knows no relative positions",
+        "decoder_xformers_att_config": "xFormers knows no relative positions",
+    }
+    for option, reason in contradictions.items():
+        if getattr(args, option, None):
+            raise OptionError(f"drop --{option.replace('_', '-')} for RPE: {reason}")
+
+
+register_sizes("transformer_rpe", check_options)
