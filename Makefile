@@ -1,0 +1,47 @@
+# Everything a person types here: make demo, make test, make check, make format, make setup.
+# Another interpreter, in an environment of its own: make test PYTHON=python3.10
+
+ifeq ($(origin PYTHON), undefined)
+PYTHON := $(shell command -v python3.11 || command -v python3 || echo python3)
+VENV := .venv
+else
+VENV := .venv-$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+endif
+
+READY := $(VENV)/.ready
+# Relative tests and recipes find fairseq-train and the others through PATH.
+RUN := PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
+
+.PHONY: help setup test check format clean
+
+help:  ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(READY)  ## Create the environment and install everything into it
+
+# torch comes before fairseq-fixed, which imports it while it is built, and after fairseq 0.12.2,
+# whose sources lack the files that it would build if it found torch. Without build isolation no
+# package pulls a second torch, gigabytes of it, into a build environment of its own.
+$(READY): setup.py constraints.txt
+	@command -v "$(PYTHON)" >/dev/null || { echo "make: no Python at '$(PYTHON)': set PYTHON=" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 10) else "shape-fairseq needs Python 3.10 or newer, this is %d.%d" % sys.version_info[:2])'
+	@command -v c++ >/dev/null || { echo "make: fairseq and fastBPE need a C++ compiler (Debian: apt-get install g++)" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/pip install -q -c constraints.txt pip
+	$(VENV)/bin/pip install -q -c constraints.txt cython numpy setuptools wheel "torch; python_version >= '3.11'"
+	$(VENV)/bin/pip install -q -c constraints.txt --no-build-isolation -e '.[dev]'
+	@touch $@
+
+test: $(READY)  ## Run all tests
+	$(RUN) $(VENV)/bin/python -m pytest
+
+check: $(READY)  ## Check style and format, change nothing
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+
+format: $(READY)  ## Fix style and format
+	$(VENV)/bin/ruff check --fix .
+	$(VENV)/bin/ruff format .
+
+clean:  ## Remove the environments
+	rm -rf .venv .venv-*
