@@ -9,7 +9,7 @@ VENV := .venv-$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info
 endif
 
 READY := $(VENV)/.ready
-# Relative tests and recipes find fairseq-train and the others through PATH.
+# Recipes find fairseq-train and the other commands through PATH.
 RUN := PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
 
 .PHONY: help setup test check format clean
@@ -21,7 +21,8 @@ setup: $(READY)  ## Create the environment and install everything into it
 
 # torch comes before fairseq-fixed, which imports it while it is built, and after fairseq 0.12.2,
 # whose sources lack the files that it would build if it found torch. Without build isolation no
-# package pulls a second torch, gigabytes of it, into a build environment of its own.
+# package pulls a second torch, gigabytes of it, into a build environment of its own. Extensions are
+# compiled side by side and without debug symbols, which halves the time.
 $(READY): setup.py constraints.txt
 	@command -v "$(PYTHON)" >/dev/null || { echo "make: no Python at '$(PYTHON)': set PYTHON=" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 10) else "shape-fairseq needs Python 3.10 or newer, this is %d.%d" % sys.version_info[:2])'
@@ -29,7 +30,9 @@ $(READY): setup.py constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/pip install -q -c constraints.txt pip
 	$(VENV)/bin/pip install -q -c constraints.txt cython numpy setuptools wheel "torch; python_version >= '3.11'"
-	$(VENV)/bin/pip install -q -c constraints.txt --no-build-isolation -e '.[dev]'
+	printf '[build_ext]\nparallel = 4\n' > $(VENV)/build.cfg
+	CFLAGS=-g0 DIST_EXTRA_CONFIG=$(CURDIR)/$(VENV)/build.cfg \
+		$(VENV)/bin/pip install -q -c constraints.txt --no-build-isolation -e '.[dev]'
 	@touch $@
 
 test: $(READY)  ## Run all tests

@@ -10,12 +10,12 @@ from .compat import OptionError
 SIZES = ("", "_tiny", "_iwslt_de_en", "_wmt_en_de", "_wmt_en_de_big")
 
 
-def non_negative_int(args: Namespace, option: str) -> int:
+def non_negative_int(args: Namespace, option: str, default: int) -> int:
     """The value of `option` such as --max-shift; anything else ends with one line.
 
     The parser keeps these options as text: argparse would answer with a page of usage.
     """
-    value = getattr(args, option.lstrip("-").replace("-", "_"))
+    value = getattr(args, option.lstrip("-").replace("-", "_"), default)
     try:
         number = int(value)
     except (TypeError, ValueError):

@@ -17,13 +17,22 @@ except ModuleNotFoundError as error:
 
 import argparse
 import functools
+import logging
+import os
 import pickle
 
 import numpy
 import torch
 from fairseq import checkpoint_utils
+from fairseq.data import data_utils
+from fairseq.distributed import utils as distributed_utils
+from fairseq.models import distributed_fairseq_model
 from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
+from fairseq.tasks import FairseqTask
 from torch import nn
+
+FAIRSEQ_VERSION = fairseq.__version__
+logger = logging.getLogger(__name__)
 
 
 class OptionError(SystemExit, ValueError):
@@ -46,8 +55,16 @@ def sinusoidal_table(embedding: nn.Module, rows: int) -> torch.Tensor:
     return embedding.weights
 
 
-# fairseq 0.12.2 keeps a second copy of each encoder layer's weights for torch's fused encoder
-# layer. Training never touches the copies, and loading a checkpoint overwrites them.
+# After loading a checkpoint fairseq 0.12.2 evaluates its encoder layers with torch's fused one. It
+# goes around `self_attn`, so it would silently ignore relative positions; and torch 2 refuses every
+# batch with padding that fairseq hands it. fairseq-fixed has no such path. A property of the class
+# is what all layers see, fairseq's own `transformer` too.
+TransformerEncoderLayerBase.can_use_fastpath = property(
+    lambda layer: False, lambda layer, value: None
+)
+
+# For that path fairseq 0.12.2 keeps a second copy of each encoder layer's weights. Training never
+# touches the copies, and loading a checkpoint overwrites them.
 FAST_PATH_COPIES = tuple(
     f"{module}_{kind}"
     for module in ("in_proj", "out_proj", "fc1", "fc2")
@@ -55,16 +72,11 @@ FAST_PATH_COPIES = tuple(
 )
 
 
-class EncoderLayerWithoutFastPath(TransformerEncoderLayerBase):
-    """fairseq's encoder layer, always computed through its own `self_attn`.
-
-    After loading a checkpoint fairseq 0.12.2 evaluates `torch._transformer_encoder_layer_fwd`
-    instead, which knows nothing of another attention. fairseq-fixed has no such path.
-    """
+class EncoderLayerWithoutCopies(TransformerEncoderLayerBase):
+    """fairseq's encoder layer without the copies of its weights for the fast path."""
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
-        self.can_use_fastpath = False
         for name in FAST_PATH_COPIES:
             if name in self._parameters:
                 delattr(self, name)
@@ -113,4 +125,83 @@ if LOADS_CHECKPOINTS_SAFELY:
         checkpoint_utils.load_checkpoint_to_cpu
     )
 
-FAIRSEQ_VERSION = fairseq.__version__
+
+def _tell_of_dropped_sequences(batch_by_size):
+    """Warn when fairseq-fixed drops the last batch, test sentences included."""
+
+    @functools.wraps(batch_by_size)
+    def batch_and_count(indices, *args, **kwargs):
+        batches = batch_by_size(indices, *args, **kwargs)
+        dropped = len(indices) - sum(map(len, batches))
+        if dropped:
+            logger.warning(
+                f"fairseq left out {dropped} of {len(indices)} sequences, the last batch; "
+                "with --required-batch-size-multiple 1 it keeps them all"
+            )
+        return batches
+
+    return batch_and_count
+
+
+def _resume_with_the_same_batches(get_batch_iterator):
+    """Group sentences after a resume as the run that was never stopped does.
+
+    fairseq-fixed seeds the grouping with the epoch in which the iterator is made, and keeps it for
+    all epochs to come: in a run from the start that is epoch 1, after a resume any other.
+    """
+
+    @functools.wraps(get_batch_iterator)
+    def get_first_epochs_batches(task, dataset, *args, epoch=1, **kwargs):
+        made_each_epoch = (
+            kwargs.get("disable_iterator_cache")
+            or kwargs.get("update_epoch_batch_itr")
+            or not task.can_reuse_epoch_itr(dataset)
+        )
+        if epoch == 1 or made_each_epoch or dataset in task.dataset_to_epoch_iter:
+            return get_batch_iterator(task, dataset, *args, epoch=epoch, **kwargs)
+        iterator = get_batch_iterator(task, dataset, *args, epoch=1, **kwargs)
+        dataset.set_epoch(epoch)
+        iterator.epoch = epoch
+        return iterator
+
+    return get_first_epochs_batches
+
+
+if FAIRSEQ_VERSION != "0.12.2":
+    data_utils.batch_by_size = _tell_of_dropped_sequences(data_utils.batch_by_size)
+    FairseqTask.get_batch_iterator = _resume_with_the_same_batches(FairseqTask.get_batch_iterator)
+
+
+# Data parallelism on the CPU, for a look and for tests: fairseq divides by the number of GPUs to
+# find the device of a rank that torchrun started, and hands that device to torch's own DDP.
+
+
+def _torchrun_without_gpu(infer_from_torchrun):
+    """Let torchrun start the ranks of a machine that has no GPU."""
+
+    @functools.wraps(infer_from_torchrun)
+    def infer(cfg):
+        if torch.cuda.device_count():
+            return infer_from_torchrun(cfg)
+        cfg.distributed_init_method = "env://"
+        cfg.distributed_world_size = int(os.environ["WORLD_SIZE"])
+        cfg.distributed_rank = int(os.environ["RANK"])
+        cfg.distributed_no_spawn = True
+        cfg.device_id = 0
+
+    return infer
+
+
+class _DistributedDataParallel(nn.parallel.DistributedDataParallel):
+    """torch's DDP, which takes no device for a module on the CPU."""
+
+    def __init__(self, module, device_ids=None, output_device=None, **kwargs):
+        if all(parameter.device.type == "cpu" for parameter in module.parameters()):
+            device_ids = output_device = None
+        super().__init__(module, device_ids, output_device, **kwargs)
+
+
+distributed_utils._infer_torch_distributed_launch_init = _torchrun_without_gpu(
+    distributed_utils._infer_torch_distributed_launch_init
+)
+distributed_fairseq_model.DistributedDataParallel = _DistributedDataParallel

@@ -14,11 +14,13 @@ from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from fairseq.modules.transformer_layer import TransformerDecoderLayerBase
 
 from .architectures import non_negative_int, register_sizes
-from .compat import EncoderLayerWithoutFastPath, OptionError
+from .compat import EncoderLayerWithoutCopies, OptionError
 from .relative_attention import RelativeMultiheadAttention
 
+DEFAULT_MAX_RELATIVE_DISTANCE = 16  # of Shaw et al. and of the paper
 
-class RelativeEncoderLayer(EncoderLayerWithoutFastPath):
+
+class RelativeEncoderLayer(EncoderLayerWithoutCopies):
     """fairseq's encoder layer with relative self-attention."""
 
     def __init__(self, cfg, max_relative_distance: int, return_fc: bool = False):
@@ -97,9 +99,10 @@ class TransformerRPEModel(TransformerModel):
         super().add_args(parser)
         parser.add_argument(
             "--max-relative-distance",
-            default=16,
+            default=DEFAULT_MAX_RELATIVE_DISTANCE,
             metavar="L",
-            help="RPE: distances beyond L are treated as L (default: 16)",
+            help="RPE: distances beyond L are not told apart from L"
+            f" (default: {DEFAULT_MAX_RELATIVE_DISTANCE})",
         )
 
     @classmethod
@@ -129,7 +132,9 @@ class TransformerRPEModel(TransformerModel):
 
 def check_options(args: Namespace) -> None:
     """Refuse, before any work is done, options that contradict relative positions."""
-    args.max_relative_distance = non_negative_int(args, "--max-relative-distance")
+    args.max_relative_distance = non_negative_int(
+        args, "--max-relative-distance", DEFAULT_MAX_RELATIVE_DISTANCE
+    )
     args.no_token_positional_embeddings = True
     contradictions = {
         "encoder_learned_pos": "it has no absolute positions",
