@@ -2,10 +2,11 @@
 
 import argparse
 import logging
+import shutil
 from pathlib import Path
 
 from data_prep.errors import DataPrepError, run
-from data_prep.files import atomic_directory, atomic_outputs, count_lines
+from data_prep.files import PARTIAL, atomic_directory, atomic_outputs, count_lines
 from data_prep.parallel import available_cores
 from data_prep.settings import SEPARATOR, subset_names
 
@@ -15,17 +16,22 @@ log = logging.getLogger(__name__)
 def preprocess(*arguments: object) -> None:
     """Run fairseq-preprocess with these arguments, in this process to import fairseq only once."""
     from fairseq import options
+    from fairseq_cli.preprocess import logger as fairseq_log
     from fairseq_cli.preprocess import main as fairseq_preprocess
 
     arguments = [str(argument) for argument in arguments]
     log.info("fairseq-preprocess %s", " ".join(arguments))
+    handlers = list(fairseq_log.handlers)
     fairseq_preprocess(options.get_preprocessing_parser().parse_args(arguments))
+    # fairseq adds the log file of every run to all the runs that follow it.
+    fairseq_log.handlers = handlers
 
 
 def build_dictionary(text: Path, dictionary: Path, langs: tuple[str, str], workers: int) -> None:
     """Count the joint symbols of the interpolated training text: all of vanilla's, and <sep>."""
-    scratch = Path(f"{dictionary}.scratch")
-    with atomic_outputs(dictionary) as (file,), atomic_directory(scratch) as folder:
+    folder = Path(f"{dictionary}.folder{PARTIAL}")
+    shutil.rmtree(folder, ignore_errors=True)
+    with atomic_outputs(dictionary) as (file,):
         preprocess(
             *_languages(langs),
             "--joined-dictionary",
@@ -41,7 +47,7 @@ def build_dictionary(text: Path, dictionary: Path, langs: tuple[str, str], worke
         if f"\n{SEPARATOR} ".encode() not in b"\n" + symbols:
             raise DataPrepError(f"{text}/train has no {SEPARATOR}: it is not an interpolated text")
         file.write(symbols)
-    _remove(scratch)
+    shutil.rmtree(folder)
 
 
 def binarize(
@@ -97,12 +103,6 @@ def check_subset(folder: Path, text: Path, name: str, langs: tuple[str, str]) ->
             raise DataPrepError(
                 f"{path} has {sequences:,} sequences for {lines:,} lines: is the disk full?"
             )
-
-
-def _remove(folder: Path) -> None:
-    for path in folder.iterdir():
-        path.unlink()
-    folder.rmdir()
 
 
 def main() -> None:

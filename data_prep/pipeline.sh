@@ -126,6 +126,10 @@ make_references() {
   for name in "${EVALUATION[@]}"; do
     run clean --input "$OUT/raw/$name" --output "$1/raw/$name"
   done
+  for name in "${EVALUATION[@]}"; do
+    [[ $(wc -l <"$1/raw/$name.$TGT") -eq $(wc -l <"$OUT/encoded/$name.$TGT") ]] ||
+      fail "the raw text of $name has not as many lines as its encoded text: mixed sources"
+  done
   run settings all --input "$1/raw" --output "$1" \
     --limit "$EXTRAPOLATE_LIMIT" --group-size "$GROUP_SIZE"
   rm -r "$1/raw"
@@ -161,7 +165,25 @@ write_statistics() {
     log "matplotlib is not installed: no length figure (pip install matplotlib)"
   fi
   run statistics --input "$OUT/text" --json "$1/statistics.json" "${figure[@]}"
+  write_subsets "$1"
 }
+
+# A table for scripts and people: each subset, the parts it joins, and its name in sacreBLEU.
+write_subsets() {
+  local name parts
+  {
+    printf 'subset\tparts\tsacrebleu\n'
+    while read -r name parts; do
+      [[ -z $name ]] || printf '%s\t%s\t\n' "$name" "$parts"
+    done <<<"$JOINED"
+    for name in "${EVALUATION[@]}"; do
+      printf '%s\t%s\t%s\n' "$name" "$name" "$(sacrebleu_name "$name")"
+    done
+  } >"$1/subsets.tsv"
+}
+
+# Only the test sets of WMT have a name in sacreBLEU.
+sacrebleu_name() { :; }
 
 # finish: the stages after the BPE-encoded text, which is also where the old archive joins in.
 finish() {
