@@ -133,15 +133,16 @@ def main() -> None:
     learning.add_argument("--input", nargs="+", required=True, type=Path)
     learning.add_argument("--merges", type=int, default=32000, help="default: %(default)s")
     learning.add_argument("--codes", required=True, type=Path)
-    applying = commands.add_parser("apply", help="encode one tokenized file")
+    applying = commands.add_parser("apply", help="encode tokenized files")
     applying.add_argument("--codes", required=True, type=Path)
-    applying.add_argument("--input", required=True, type=Path)
-    applying.add_argument("--output", required=True, type=Path)
+    applying.add_argument("--input", nargs="+", required=True, type=Path)
+    applying.add_argument("--output", required=True, type=Path, metavar="DIR")
     args = parser.parse_args()
     if args.command == "learn":
         learn(args.input, args.merges, args.codes, args.workers)
     else:
-        apply(args.codes, args.input, args.output, args.workers)
+        for path in args.input:
+            apply(args.codes, path, args.output / path.name, args.workers)
 
 
 if __name__ == "__main__":

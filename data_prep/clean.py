@@ -61,11 +61,12 @@ def clean_corpus(prefix: Path, output: Path, langs: tuple[str, str]) -> int:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m data_prep.clean", description=__doc__)
-    parser.add_argument("--input", required=True, type=Path, metavar="PREFIX")
-    parser.add_argument("--output", required=True, type=Path, metavar="PREFIX")
+    parser.add_argument("--input", nargs="+", required=True, type=Path, metavar="PREFIX")
+    parser.add_argument("--output", required=True, type=Path, metavar="DIR")
     parser.add_argument("--langs", nargs=2, default=("en", "de"), metavar=("SRC", "TGT"))
     args = parser.parse_args()
-    clean_corpus(args.input, args.output, tuple(args.langs))
+    for prefix in args.input:
+        clean_corpus(prefix, args.output / prefix.name, tuple(args.langs))
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import http.client
 import json
 import logging
 import os
+import socket
 import time
 import urllib.error
 import urllib.request
@@ -21,6 +22,8 @@ log = logging.getLogger(__name__)
 BLOCK = 1 << 16
 ATTEMPTS = 5
 TIMEOUT_SECONDS = 60
+# Trying again does not help against these: no route, no name, nobody there.
+NO_NETWORK = (socket.gaierror, ConnectionRefusedError)
 INTERRUPTIONS = (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError)
 
 
@@ -101,8 +104,9 @@ def fetch(name: str, lock: Path, folder: Path, pause: float = 2.0) -> Path:
             transfer(expected["url"], part, name)
             break
         except INTERRUPTIONS as error:
-            final = isinstance(error, urllib.error.HTTPError) and error.code < 500
             reason = getattr(error, "reason", None) or error
+            wrong_address = isinstance(error, urllib.error.HTTPError) and error.code < 500
+            final = wrong_address or isinstance(reason, NO_NETWORK)
             log.info("%s: attempt %d of %d: %s", name, attempt, ATTEMPTS, reason)
             if final or attempt == ATTEMPTS:
                 raise DataPrepError(

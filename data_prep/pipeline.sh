@@ -33,14 +33,19 @@ usage_or_out() {
     sed -n '2,/^$/s/^# \{0,1\}//p' "$0"
     if [[ ${1:-} == -h || ${1:-} == --help ]]; then exit 0; else exit 2; fi
   fi
-  "$PYTHON" -c 'import fairseq, fastBPE, sacremoses, subword_nmt' 2>/dev/null ||
-    fail "$PYTHON cannot import fairseq, fastBPE, sacremoses and subword_nmt: install the project"
+  check_installed fairseq fastBPE sacremoses subword_nmt
   mkdir -p "$1" || fail "cannot create the folder $1"
   OUT=$(cd "$1" && pwd)
   # The stages inherit this lock, so it lasts until the last of their processes has ended.
   exec 9>"$OUT/.lock"
   flock --nonblock 9 || fail "another preparation is still running in $OUT"
   trap 'stopped $?' EXIT
+}
+
+# Found without importing: importing fairseq takes seconds.
+check_installed() {
+  "$PYTHON" -c 'import sys, importlib.util as u; sys.exit(not all(map(u.find_spec, sys.argv[1:])))' \
+    "$@" || fail "$PYTHON does not have all of $*: install the project first (README.md)"
 }
 
 stopped() {
@@ -102,13 +107,7 @@ learn_bpe() {
 }
 
 apply_bpe() {
-  local name lang
-  for name in train "${EVALUATION[@]}"; do
-    for lang in $SRC $TGT; do
-      run bpe apply --codes "$OUT/bpe/codes" \
-        --input "$OUT/tokenized/$name.$lang" --output "$1/$name.$lang"
-    done
-  done
+  run bpe apply --codes "$OUT/bpe/codes" --input "$OUT"/tokenized/*.{$SRC,$TGT} --output "$1"
 }
 
 make_settings() {
@@ -123,9 +122,7 @@ make_settings() {
 make_references() {
   local name lang order
   mkdir "$1/raw"
-  for name in "${EVALUATION[@]}"; do
-    run clean --input "$OUT/raw/$name" --output "$1/raw/$name"
-  done
+  run clean --input "${EVALUATION[@]/#/$OUT/raw/}" --output "$1/raw"
   for name in "${EVALUATION[@]}"; do
     [[ $(wc -l <"$1/raw/$name.$TGT") -eq $(wc -l <"$OUT/encoded/$name.$TGT") ]] ||
       fail "the raw text of $name has not as many lines as its encoded text: mixed sources"
@@ -159,7 +156,7 @@ join_subsets() {
 
 write_statistics() {
   local figure=()
-  if "$PYTHON" -c 'import matplotlib' 2>/dev/null; then
+  if (check_installed matplotlib) 2>/dev/null; then
     figure=(--figure "$1/length_distribution.png")
   else
     log "matplotlib is not installed: no length figure (pip install matplotlib)"

@@ -90,7 +90,7 @@ def test_command_line(tmp_path, commands, codes):
         "bpe", "apply", "--codes", codes, "--input", tmp_path / "in", "--output", tmp_path / "out"
     )
     assert run.returncode == 0, run.stderr
-    assert bpe.remove((tmp_path / "out").read_text().strip()) == "lowest"
+    assert bpe.remove((tmp_path / "out" / "in").read_text().strip()) == "lowest"
     again = commands.module(
         "bpe", "apply", "--codes", codes, "--input", tmp_path / "in", "--output", tmp_path / "out"
     )

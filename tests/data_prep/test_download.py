@@ -137,6 +137,13 @@ def test_first_download_is_recorded_for_the_next_machine(tmp_path, lock):
     assert {key: recorded[key] for key in KNOWN} == KNOWN
 
 
+def test_overloaded_site_is_tried_again_and_then_named(tmp_path, site, lock):
+    site.status = 503
+    with pytest.raises(DataPrepError, match="Service Unavailable"):
+        fetch(lock(**KNOWN), tmp_path)
+    assert len(site.requested) == download.ATTEMPTS
+
+
 def test_missing_page_is_not_tried_again(tmp_path, site, lock):
     site.status = 404
     with pytest.raises(DataPrepError, match=r"Not Found.*put data\.tgz into a folder"):
@@ -144,11 +151,10 @@ def test_missing_page_is_not_tried_again(tmp_path, site, lock):
     assert len(site.requested) == 1
 
 
-def test_no_network_is_one_clear_line(tmp_path, site, lock, commands, monkeypatch):
+def test_no_network_is_one_clear_line(tmp_path, site, lock):
     path = lock(**KNOWN)
     site.shutdown()
     site.server_close()
-    monkeypatch.setattr(download, "ATTEMPTS", 2)
     with pytest.raises(DataPrepError, match=r"cannot download http.*RAW=DIR"):
         fetch(path, tmp_path)
 
