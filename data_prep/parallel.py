@@ -33,7 +33,10 @@ def chunks(items: Iterable[Item], size: int = CHUNK_LINES) -> Iterator[list[Item
 
 
 def map_chunks(
-    function: Callable[[list[Item]], Result], items: Iterable[Item], workers: int | None = None
+    function: Callable[[list[Item]], Result],
+    items: Iterable[Item],
+    workers: int | None = None,
+    chunk_size: int = CHUNK_LINES,
 ) -> Iterator[Result]:
     """Apply `function` to chunks of `items` on all cores; results keep the input's order."""
     workers = workers or available_cores()
@@ -41,7 +44,7 @@ def map_chunks(
     pending: deque = deque()
     with ProcessPoolExecutor(workers, initializer=_end_with, initargs=(os.getpid(),)) as pool:
         try:
-            for chunk in chunks(items):
+            for chunk in chunks(items, chunk_size):
                 pending.append(pool.submit(function, chunk))
                 if len(pending) > 2 * workers:
                     yield pending.popleft().result()

@@ -11,7 +11,7 @@ from pathlib import Path
 from data_prep.clean import OTHER_LINE_BREAKS, decode
 from data_prep.errors import DataPrepError, run
 from data_prep.files import atomic_directory, atomic_outputs, read_pairs
-from data_prep.parallel import chunks
+from data_prep.parallel import chunks, map_chunks
 
 log = logging.getLogger(__name__)
 
@@ -120,6 +120,20 @@ def make_setting(
             log.info("%s %s: %s", setting, name, summary)
 
 
+def make_all(
+    source: Path, output: Path, langs: tuple[str, str], limit: int, group_size: int
+) -> None:
+    """Write the three settings at the same time, each into its own folder."""
+    jobs = [(setting, source, output / setting, langs, limit, group_size) for setting in SETTINGS]
+    for _ in map_chunks(_make_settings, jobs, chunk_size=1):
+        pass
+
+
+def _make_settings(jobs: list[tuple]) -> None:
+    for job in jobs:
+        make_setting(*job)
+
+
 def _counted(pairs: Iterable[Pair], counts: Counter, name: str) -> Iterator[Pair]:
     for pair in pairs:
         counts[name] += 1
@@ -179,10 +193,10 @@ def main() -> None:
     langs = tuple(args.langs)
     if args.command == "swapped":
         make_swapped(args.input, args.output, langs, args.sample, args.group_size, args.seed)
-    for setting in SETTINGS:
-        if args.command in (setting, "all"):
-            output = args.output / setting if args.command == "all" else args.output
-            make_setting(setting, args.input, output, langs, args.limit, args.group_size)
+    elif args.command == "all":
+        make_all(args.input, args.output, langs, args.limit, args.group_size)
+    else:
+        make_setting(args.command, args.input, args.output, langs, args.limit, args.group_size)
 
 
 def positive(text: str) -> int:
