@@ -6,7 +6,7 @@
 #
 # Environment variables (with their defaults):
 #   BPE_MERGES=6000         joint BPE merges
-#   EXTRAPOLATE_LIMIT=15    longest training pair of EXTRAPOLATE in subwords
+#   EXTRAPOLATE_LIMIT=17    longest training pair of EXTRAPOLATE in subwords
 #   GROUP_SIZE=10           sentences in a sequence of INTERPOLATE
 #   SWAPPED_SAMPLE=1000     training sequences in the swapped set
 #   MAX_TOKENS=80           longest training pair in tokens
@@ -15,7 +15,7 @@
 SWAPPED_SAMPLE=${SWAPPED_SAMPLE:-1000}
 source "$(dirname "${BASH_SOURCE[0]}")/pipeline.sh"
 BPE_MERGES=${BPE_MERGES:-6000}
-EXTRAPOLATE_LIMIT=${EXTRAPOLATE_LIMIT:-15}
+EXTRAPOLATE_LIMIT=${EXTRAPOLATE_LIMIT:-17}
 LOCK=${LOCK:-$HERE/multi30k.lock.json}
 TRAIN=(train)
 EVALUATION=(valid test)
