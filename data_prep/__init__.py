@@ -1,0 +1,1 @@
+"""From public raw text to the three dataset settings of the paper; see README.md here."""

@@ -1,0 +1,141 @@
+"""Downloads that resume, show their progress and are checked against a lock file."""
+
+import argparse
+import hashlib
+import http.client
+import json
+import logging
+import os
+import socket
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from tqdm import tqdm
+
+from data_prep.errors import DataPrepError, run
+from data_prep.files import PARTIAL
+
+log = logging.getLogger(__name__)
+
+BLOCK = 1 << 16
+ATTEMPTS = 5
+TIMEOUT_SECONDS = 60
+# Trying again does not help against these: no route, no name, nobody there.
+NO_NETWORK = (socket.gaierror, ConnectionRefusedError)
+INTERRUPTIONS = (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError)
+
+
+def read_lock(lock: Path) -> dict[str, dict]:
+    """The files of a lock file: name to url, and to size and sha256 once they are known."""
+    try:
+        return json.loads(lock.read_text(encoding="utf-8"))
+    except (FileNotFoundError, json.JSONDecodeError) as error:
+        raise DataPrepError(f"{lock} is not a readable lock file: {error}") from error
+
+
+def record(lock: Path, name: str, path: Path) -> None:
+    """Write a file's size and checksum into the lock, for the next machine to be checked by."""
+    files = read_lock(lock)
+    files[name] |= {"size": path.stat().st_size, "sha256": sha256(path)}
+    partial = Path(f"{lock}{PARTIAL}")
+    partial.write_text(json.dumps(files, indent=2) + "\n", encoding="utf-8")
+    os.replace(partial, lock)
+    log.info("%s: recorded size and sha256 of %s", lock, name)
+
+
+def sha256(path: Path) -> str:
+    """The SHA-256 checksum of a file."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def difference(path: Path, expected: dict) -> str | None:
+    """What distinguishes a file from the one that the lock describes, or None."""
+    size = path.stat().st_size
+    if expected.get("size") not in (None, size):
+        return f"it has {size:,} bytes and not {expected['size']:,}"
+    if expected.get("sha256") not in (None, sha256(path)):
+        return "its sha256 checksum is another one"
+    return None
+
+
+def transfer(url: str, part: Path, name: str) -> None:
+    """Fetch what is still missing of a file into `part`; raises when the connection ends early."""
+    have = part.stat().st_size if part.exists() else 0
+    request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})
+    try:
+        response = urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS)
+    except urllib.error.HTTPError as error:
+        if error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE and have:
+            return  # Everything is here already; the check that follows decides.
+        raise
+    with response:
+        resumed = response.status == http.HTTPStatus.PARTIAL_CONTENT
+        have = have if resumed else 0
+        length = response.headers.get("Content-Length")
+        total = have + int(length) if length else None
+        bar = tqdm(desc=name, initial=have, total=total, unit="B", unit_scale=True, disable=None)
+        with open(part, "ab" if resumed else "wb") as file, bar:
+            while block := response.read(BLOCK):
+                file.write(block)
+                bar.update(len(block))
+    if total is not None and part.stat().st_size < total:
+        raise ConnectionError(f"the connection ended after {part.stat().st_size:,} bytes")
+
+
+def fetch(name: str, lock: Path, folder: Path, pause: float = 2.0) -> Path:
+    """Download a file of the lock file, going on where an earlier attempt stopped, and check it."""
+    expected = read_lock(lock).get(name)
+    if expected is None:
+        raise DataPrepError(f"{name} is not in {lock}")
+    path, part = folder / name, folder / f"{name}{PARTIAL}"
+    folder.mkdir(parents=True, exist_ok=True)
+    if path.exists():
+        if wrong := difference(path, expected):
+            raise DataPrepError(f"{path} is not the expected file: {wrong}; delete it to fetch it")
+        return path
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            transfer(expected["url"], part, name)
+            break
+        except INTERRUPTIONS as error:
+            reason = getattr(error, "reason", None) or error
+            wrong_address = isinstance(error, urllib.error.HTTPError) and error.code < 500
+            final = wrong_address or isinstance(reason, NO_NETWORK)
+            log.info("%s: attempt %d of %d: %s", name, attempt, ATTEMPTS, reason)
+            if final or attempt == ATTEMPTS:
+                raise DataPrepError(
+                    f"cannot download {expected['url']} ({reason}): run again to go on, or put"
+                    f" {name} into a folder DIR and run with RAW=DIR"
+                ) from error
+            time.sleep(pause * attempt)
+    if wrong := difference(part, expected):
+        part.unlink()
+        raise DataPrepError(
+            f"{expected['url']} is not the expected file: {wrong}; it was removed, run again"
+        )
+    with open(part, "rb") as file:
+        os.fsync(file.fileno())
+    os.replace(part, path)
+    if "sha256" not in expected:
+        record(lock, name, path)
+    return path
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m data_prep.download", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="default: all of the lock file")
+    parser.add_argument("--lock", required=True, type=Path)
+    parser.add_argument("--output", required=True, type=Path, metavar="DIR")
+    args = parser.parse_args()
+    for name in args.names or read_lock(args.lock):
+        fetch(name, args.lock, args.output)
+
+
+if __name__ == "__main__":
+    run(main)

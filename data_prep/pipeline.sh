@@ -1,0 +1,201 @@
+# The stages that all prepare_*.sh scripts share; sourced, not run.
+#
+# Every stage fills a folder $OUT/NAME.partial and renames it to $OUT/NAME when it is complete. So
+# what has its name is complete, running again skips it, and whatever a kill left is done again.
+set -euo pipefail
+
+HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+export PYTHONPATH="$HERE/..${PYTHONPATH:+:$PYTHONPATH}"
+# Texts are UTF-8 whatever the terminal is; fairseq opens some of its files with the default.
+export PYTHONUTF8=1
+[[ -t 2 ]] || export TQDM_DISABLE=1
+
+SRC=en
+TGT=de
+PYTHON=${PYTHON:-python}
+RAW=${RAW:-}
+GROUP_SIZE=${GROUP_SIZE:-10}
+MAX_TOKENS=${MAX_TOKENS:-80}
+SWAPPED_SAMPLE=${SWAPPED_SAMPLE:-10000}
+
+log() { printf '[%s] %s\n' "$(date +%T)" "$*" >&2; }
+
+fail() {
+  printf 'error: %s\n' "$*" >&2
+  exit 1
+}
+
+run() { "$PYTHON" -m "data_prep.$@"; }
+
+# usage_or_out "$@": take OUT from the command line; the header of the script is its help.
+usage_or_out() {
+  if [[ $# -ne 1 || $1 == -* ]]; then
+    sed -n '2,/^$/s/^# \{0,1\}//p' "$0"
+    if [[ ${1:-} == -h || ${1:-} == --help ]]; then exit 0; else exit 2; fi
+  fi
+  check_installed fairseq fastBPE sacremoses subword_nmt
+  mkdir -p "$1" || fail "cannot create the folder $1"
+  OUT=$(cd "$1" && pwd)
+  # The stages inherit this lock, so it lasts until the last of their processes has ended.
+  exec 9>"$OUT/.lock"
+  flock --nonblock 9 || fail "another preparation is still running in $OUT"
+  trap 'stopped $?' EXIT
+}
+
+# Found without importing: importing fairseq takes seconds.
+check_installed() {
+  "$PYTHON" -c 'import sys, importlib.util as u; sys.exit(not all(map(u.find_spec, sys.argv[1:])))' \
+    "$@" || fail "$PYTHON does not have all of $*: install the project first (README.md)"
+}
+
+stopped() {
+  [[ $1 -eq 0 ]] || log "stopped: complete stages are kept, run the same command again to go on"
+}
+
+# remember NAME=VALUE ...: one OUT holds the data of one set of parameters.
+remember() {
+  local file=$OUT/parameters.txt
+  if [[ ! -e $file ]]; then
+    printf '%s\n' "$@" >"$file.partial"
+    mv "$file.partial" "$file"
+  elif ! diff -q "$file" <(printf '%s\n' "$@") >/dev/null; then
+    fail "$OUT was made with $(paste -sd' ' "$file"): use these parameters or another folder"
+  fi
+}
+
+# stage NAME FUNCTION: FUNCTION fills the folder that is its argument, which becomes $OUT/NAME.
+stage() {
+  local partial=$OUT/$1.partial
+  if [[ -e $OUT/$1 ]]; then
+    log "$1: complete, skipped"
+    return
+  fi
+  log "$1: started"
+  rm -rf "$partial"
+  mkdir "$partial"
+  "$2" "$partial"
+  sync -f "$partial"
+  mv -T "$partial" "$OUT/$1"
+}
+
+# source_file NAME LOCK: print where NAME is, in RAW or downloaded.
+source_file() {
+  if [[ -n $RAW ]]; then
+    [[ -e $RAW/$1 ]] || fail "$RAW/$1 is missing"
+    printf '%s\n' "$RAW/$1"
+  else
+    run download --lock "$2" --output "$OUT/download" "$1" >&2
+    printf '%s\n' "$OUT/download/$1"
+  fi
+}
+
+# The stages from raw text on. $OUT/raw holds NAME.en and NAME.de (or .gz); the scripts set
+#   TRAIN       the names of the training corpora
+#   EVALUATION  the names of the other subsets
+#   JOINED      lines "NAME PART PART ...": subsets that are made of others, for example valid
+tokenize() {
+  run tokenizer --input "${TRAIN[@]/#/$OUT/raw/}" --output "$1/train" --max-tokens "$MAX_TOKENS"
+  local name
+  for name in "${EVALUATION[@]}"; do
+    run tokenizer --input "$OUT/raw/$name" --output "$1/$name"
+  done
+}
+
+learn_bpe() {
+  run bpe learn --input "$OUT/tokenized/train.$SRC" "$OUT/tokenized/train.$TGT" \
+    --merges "$BPE_MERGES" --codes "$1/codes"
+}
+
+apply_bpe() {
+  run bpe apply --codes "$OUT/bpe/codes" --input "$OUT"/tokenized/*.{$SRC,$TGT} --output "$1"
+}
+
+make_settings() {
+  run settings all --input "$OUT/encoded" --output "$1" \
+    --limit "$EXTRAPOLATE_LIMIT" --group-size "$GROUP_SIZE"
+  run settings swapped --input "$1/interpolate/train" --output "$1/swapped" \
+    --sample "$SWAPPED_SAMPLE" --group-size "$GROUP_SIZE"
+  join_subsets "$1"
+}
+
+# The texts to score against: never tokenized, one sentence a line, or joined like the data.
+make_references() {
+  local name lang order
+  mkdir "$1/raw"
+  run clean --input "${EVALUATION[@]/#/$OUT/raw/}" --output "$1/raw"
+  for name in "${EVALUATION[@]}"; do
+    [[ $(wc -l <"$1/raw/$name.$TGT") -eq $(wc -l <"$OUT/encoded/$name.$TGT") ]] ||
+      fail "the raw text of $name has not as many lines as its encoded text: mixed sources"
+  done
+  run settings all --input "$1/raw" --output "$1" \
+    --limit "$EXTRAPOLATE_LIMIT" --group-size "$GROUP_SIZE"
+  rm -r "$1/raw"
+  join_subsets "$1"
+  mkdir "$1/swapped"
+  for order in original swapped; do
+    for lang in $SRC $TGT; do
+      run detokenize --lang "$lang" --input "$OUT/text/swapped/$order.$lang" \
+        --output "$1/swapped/$order.$lang"
+    done
+  done
+}
+
+# Joined after the settings are made, so that no group of sentences reaches across two parts.
+join_subsets() {
+  local setting joined parts lang
+  for setting in vanilla extrapolate interpolate; do
+    while read -r joined parts; do
+      [[ -n $joined ]] || continue
+      for lang in $SRC $TGT; do
+        (cd "$1/$setting" && for part in $parts; do cat "$part.$lang"; done) \
+          >"$1/$setting/$joined.$lang"
+      done
+    done <<<"$JOINED"
+  done
+}
+
+write_statistics() {
+  local figure=()
+  if (check_installed matplotlib) 2>/dev/null; then
+    figure=(--figure "$1/length_distribution.png")
+  else
+    log "matplotlib is not installed: no length figure (pip install matplotlib)"
+  fi
+  run statistics --input "$OUT/text" --json "$1/statistics.json" "${figure[@]}"
+  write_subsets "$1"
+}
+
+# A table for scripts and people: each subset, the parts it joins, and its name in sacreBLEU.
+write_subsets() {
+  local name parts
+  {
+    printf 'subset\tparts\tsacrebleu\n'
+    while read -r name parts; do
+      [[ -z $name ]] || printf '%s\t%s\t\n' "$name" "$parts"
+    done <<<"$JOINED"
+    for name in "${EVALUATION[@]}"; do
+      printf '%s\t%s\t%s\n' "$name" "$name" "$(sacrebleu_name "$name")"
+    done
+  } >"$1/subsets.tsv"
+}
+
+# Only the test sets of WMT have a name in sacreBLEU.
+sacrebleu_name() { :; }
+
+# finish: the stages after the BPE-encoded text, which is also where the old archive joins in.
+finish() {
+  stage text make_settings
+  stage reference make_references
+  stage statistics write_statistics
+  log "data-bins: started (their log is $OUT/binarize.log)"
+  run binarize --text "$OUT/text" --dictionary "$OUT/dict.txt" --output "$OUT" \
+    >>"$OUT/binarize.log" 2>&1 || fail "binarizing: $(tail -n 1 "$OUT/binarize.log")"
+  log "done: $OUT has the data-bins vanilla, extrapolate, interpolate and swapped"
+}
+
+build() {
+  stage tokenized tokenize
+  stage bpe learn_bpe
+  stage encoded apply_bpe
+  finish
+}

@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# Make the demo corpus and its three settings: needs no download and takes about a minute.
+#
+#   bash data_prep/prepare_demo.sh OUT
+#
+# Environment variables (with their defaults):
+#   TRAIN_PAIRS=20000  VALID_PAIRS=500  TEST_PAIRS=500  SEED=1
+#   BPE_MERGES=1000         joint BPE merges
+#   EXTRAPOLATE_LIMIT=30    longest training pair of EXTRAPOLATE in subwords
+#   GROUP_SIZE=10           sentences in a sequence of INTERPOLATE
+#   SWAPPED_SAMPLE=500      training sequences in the swapped set
+
+SWAPPED_SAMPLE=${SWAPPED_SAMPLE:-500}
+source "$(dirname "${BASH_SOURCE[0]}")/pipeline.sh"
+BPE_MERGES=${BPE_MERGES:-1000}
+EXTRAPOLATE_LIMIT=${EXTRAPOLATE_LIMIT:-30}
+TRAIN_PAIRS=${TRAIN_PAIRS:-20000}
+VALID_PAIRS=${VALID_PAIRS:-500}
+TEST_PAIRS=${TEST_PAIRS:-500}
+SEED=${SEED:-1}
+TRAIN=(train)
+EVALUATION=(valid test)
+JOINED=
+
+generate() {
+  run demo_corpus --output "$1" --seed "$SEED" \
+    --train "$TRAIN_PAIRS" --valid "$VALID_PAIRS" --test "$TEST_PAIRS"
+}
+
+usage_or_out "$@"
+remember DATA=demo SEED="$SEED" TRAIN_PAIRS="$TRAIN_PAIRS" VALID_PAIRS="$VALID_PAIRS" \
+  TEST_PAIRS="$TEST_PAIRS" MAX_TOKENS="$MAX_TOKENS" BPE_MERGES="$BPE_MERGES" \
+  EXTRAPOLATE_LIMIT="$EXTRAPOLATE_LIMIT" GROUP_SIZE="$GROUP_SIZE" SWAPPED_SAMPLE="$SWAPPED_SAMPLE"
+stage raw generate
+build

@@ -1,0 +1,211 @@
+"""The paper's dataset settings, made from any BPE-encoded parallel text."""
+
+import argparse
+import logging
+import random
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from data_prep.clean import OTHER_LINE_BREAKS, decode
+from data_prep.errors import DataPrepError, run
+from data_prep.files import atomic_directory, atomic_outputs, read_pairs
+from data_prep.parallel import chunks, map_chunks
+
+log = logging.getLogger(__name__)
+
+SEPARATOR = "<sep>"
+JOIN = f" {SEPARATOR} "
+# A token of its own; a model may well write two in a row, or one at the end.
+BOUNDARY = re.compile(rf"(?<!\S){SEPARATOR}(?!\S)")
+SETTINGS = ("vanilla", "extrapolate", "interpolate")
+
+Pair = tuple[str, str]
+
+
+def read_text_pairs(prefix: Path, langs: tuple[str, str]) -> Iterator[Pair]:
+    """Pairs of a parallel text in which no line can be mistaken for two, or for a joined one."""
+    paths = [Path(f"{prefix}.{lang}") for lang in langs]
+    for number, pair in enumerate(read_pairs(*paths), start=1):
+        for path, line in zip(paths, pair, strict=True):
+            if problem := _problem(line):
+                raise DataPrepError(f"{path} line {number:,}: {problem}")
+        yield pair[0].decode("utf-8"), pair[1].decode("utf-8")
+
+
+def _problem(line: bytes) -> str | None:
+    text = decode(line)
+    if text is None:
+        return "not valid UTF-8"
+    if OTHER_LINE_BREAKS.search(text):
+        return "a carriage return or another line break inside the line: tokenize the text first"
+    return None
+
+
+def extrapolate(pairs: Iterable[Pair], limit: int) -> Iterator[Pair]:
+    """The pairs in which neither side is longer than `limit` subwords."""
+    return (pair for pair in pairs if max(len(side.split()) for side in pair) <= limit)
+
+
+def interpolate(pairs: Iterable[Pair], group_size: int) -> Iterator[Pair]:
+    """Neighbouring pairs joined to long ones; the last group may be shorter, nothing is dropped."""
+    numbered = enumerate(pairs, start=1)
+    for group in chunks(numbered, group_size):
+        for number, pair in group:
+            if any(BOUNDARY.search(side) for side in pair):
+                raise DataPrepError(
+                    f"pair {number:,} contains {SEPARATOR} already: it would look like a boundary"
+                )
+        yield tuple(JOIN.join(pair[side] for _, pair in group) for side in (0, 1))
+
+
+def split_joined(line: str) -> list[str]:
+    """The sentences of a joined line: the inverse of joining them."""
+    return [sentence.strip() for sentence in BOUNDARY.split(line)]
+
+
+def swap(line: str) -> str:
+    """X2 ... Xn, X1 from X1 ... Xn: the swapped order of the paper's experiment 1."""
+    first, *others = split_joined(line)
+    return JOIN.join([*others, first])
+
+
+def sample(pairs: Iterable[Pair], size: int, seed: int) -> list[Pair]:
+    """`size` random pairs in their order in the text, in one pass over it."""
+    generator = random.Random(seed)
+    chosen: list[tuple[int, Pair]] = []
+    for number, pair in enumerate(pairs):
+        if len(chosen) < size:
+            chosen.append((number, pair))
+        # random() gives the same numbers on every Python version, randrange need not.
+        elif (place := int(generator.random() * (number + 1))) < size:
+            chosen[place] = (number, pair)
+    return [pair for _, pair in sorted(chosen)]
+
+
+def write_pairs(pairs: Iterable[Pair], prefix: Path, langs: tuple[str, str]) -> int:
+    """Write a parallel text and return its number of pairs."""
+    written = 0
+    with atomic_outputs(*(Path(f"{prefix}.{lang}") for lang in langs)) as (source, target):
+        for source_line, target_line in pairs:
+            source.write(f"{source_line}\n".encode())
+            target.write(f"{target_line}\n".encode())
+            written += 1
+    return written
+
+
+def subset_names(folder: Path, langs: tuple[str, str]) -> list[str]:
+    """The parallel texts of a folder: every NAME with NAME.SRC, which must have its NAME.TGT."""
+    names = sorted(path.stem for path in folder.glob(f"*.{langs[0]}"))
+    if not names:
+        raise DataPrepError(f"{folder} has no file that ends in .{langs[0]}")
+    return names
+
+
+def make_setting(
+    setting: str, source: Path, output: Path, langs: tuple[str, str], limit: int, group_size: int
+) -> None:
+    """Write one setting of all subsets of a folder; only `train` is ever filtered."""
+    counts: Counter = Counter()
+    with atomic_directory(output) as folder:
+        for name in subset_names(source, langs):
+            pairs = _counted(read_text_pairs(source / name, langs), counts, name)
+            if setting == "interpolate":
+                pairs = interpolate(pairs, group_size)
+            elif setting == "extrapolate" and name == "train":
+                pairs = extrapolate(pairs, limit)
+            written = write_pairs(pairs, folder / name, langs)
+            summary = _summary(setting, counts[name], written, group_size)
+            log.info("%s %s: %s", setting, name, summary)
+
+
+def make_all(
+    source: Path, output: Path, langs: tuple[str, str], limit: int, group_size: int
+) -> None:
+    """Write the three settings at the same time, each into its own folder."""
+    jobs = [(setting, source, output / setting, langs, limit, group_size) for setting in SETTINGS]
+    for _ in map_chunks(_make_settings, jobs, chunk_size=1):
+        pass
+
+
+def _make_settings(jobs: list[tuple]) -> None:
+    for job in jobs:
+        make_setting(*job)
+
+
+def _counted(pairs: Iterable[Pair], counts: Counter, name: str) -> Iterator[Pair]:
+    for pair in pairs:
+        counts[name] += 1
+        yield pair
+
+
+def _summary(setting: str, read: int, written: int, group_size: int) -> str:
+    if setting == "interpolate":
+        rest = read % group_size
+        last = f", the last one of {rest} pairs" if rest else ""
+        return f"{read:,} pairs joined to {written:,} sequences{last}"
+    return f"{written:,} of {read:,} pairs, {read - written:,} dropped for their length"
+
+
+def make_swapped(
+    source: Path, output: Path, langs: tuple[str, str], size: int, group_size: int, seed: int
+) -> None:
+    """Write a sample of complete groups of a joined text, in original and in swapped order."""
+    pairs = read_text_pairs(source, langs)
+    complete = (p for p in pairs if len(split_joined(p[0])) == group_size)
+    originals = sample(complete, size, seed)
+    if not originals:
+        raise DataPrepError(f"{source} has no sequence of {group_size} sentences to swap")
+    with atomic_directory(output) as folder:
+        write_pairs(originals, folder / "original", langs)
+        write_pairs([(swap(s), swap(t)) for s, t in originals], folder / "swapped", langs)
+    log.info("swapped: %s sequences of %d sentences", f"{len(originals):,}", group_size)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m data_prep.settings", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="SETTING")
+    for setting, what in {
+        "vanilla": "the text as it is",
+        "extrapolate": "training pairs of at most --limit subwords; other subsets as they are",
+        "interpolate": f"each --group-size neighbouring pairs joined with ' {SEPARATOR} '",
+        "all": "these three, in a folder each",
+        "swapped": "a sample of an interpolated text as original and as X2 ... Xn, X1",
+    }.items():
+        command = commands.add_parser(setting, help=what, description=what)
+        source = "PREFIX" if setting == "swapped" else "DIR"
+        command.add_argument(
+            "--input",
+            required=True,
+            type=Path,
+            metavar=source,
+            help=f"{source} of BPE-encoded parallel text",
+        )
+        command.add_argument("--output", required=True, type=Path, metavar="DIR")
+        command.add_argument("--langs", nargs=2, default=("en", "de"), metavar=("SRC", "TGT"))
+        command.add_argument("--limit", type=positive, default=50, help="default: %(default)s")
+        command.add_argument("--group-size", type=positive, default=10, help="default: %(default)s")
+        if setting == "swapped":
+            command.add_argument("--sample", type=positive, default=10_000, help="default: 10000")
+            command.add_argument("--seed", type=int, default=1, help="default: %(default)s")
+    args = parser.parse_args()
+    langs = tuple(args.langs)
+    if args.command == "swapped":
+        make_swapped(args.input, args.output, langs, args.sample, args.group_size, args.seed)
+    elif args.command == "all":
+        make_all(args.input, args.output, langs, args.limit, args.group_size)
+    else:
+        make_setting(args.command, args.input, args.output, langs, args.limit, args.group_size)
+
+
+def positive(text: str) -> int:
+    """An argparse type: a whole number of at least 1."""
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a number of at least 1")
+    return number
+
+
+if __name__ == "__main__":
+    run(main)
