@@ -32,11 +32,11 @@ $(READY): setup.py constraints.txt
 	$(VENV)/bin/pip install -q -c constraints.txt cython numpy setuptools wheel "torch; python_version >= '3.11'"
 	printf '[build_ext]\nparallel = 4\n' > $(VENV)/build.cfg
 	CFLAGS=-g0 DIST_EXTRA_CONFIG=$(CURDIR)/$(VENV)/build.cfg \
-		$(VENV)/bin/pip install -q -c constraints.txt --no-build-isolation -e '.[dev]'
+		$(VENV)/bin/pip install -q -c constraints.txt --no-build-isolation -e '.[analysis,dev]'
 	@touch $@
 
 test: $(READY)  ## Run all tests
-	$(RUN) $(VENV)/bin/python -m pytest
+	$(RUN) $(VENV)/bin/python -m pytest -n 2
 
 check: $(READY)  ## Check style and format, change nothing
 	$(VENV)/bin/ruff check .

@@ -16,6 +16,7 @@ setup(
     long_description_content_type="text/markdown",
     license="MIT",
     packages=find_packages(include=["shape_fairseq*", "data_prep*"]),
+    package_data={"data_prep": ["*.sh", "*.lock.json", "README.md"]},
     python_requires=">=3.10",
     install_requires=[
         # The official release does not import on Python 3.11 (mutable dataclass defaults); the
@@ -29,8 +30,12 @@ setup(
         "sacrebleu>=2.2",
         "sacremoses>=0.0.53",
         "fastBPE>=0.1.0",
+        "subword-nmt>=0.3.8",
         "tqdm",
     ],
-    extras_require={"dev": ["hypothesis", "pytest", "ruff"]},
+    extras_require={
+        "analysis": ["matplotlib"],
+        "dev": ["hypothesis", "pytest", "pytest-xdist", "ruff"],
+    },
     entry_points={"console_scripts": ["shape-fairseq = shape_fairseq.__main__:main"]},
 )

@@ -72,6 +72,22 @@ FAST_PATH_COPIES = tuple(
 )
 
 
+def _freeze_copies(init):
+    """Mark the copies as not to be trained: torch's DDP waits for the gradients of all others."""
+
+    @functools.wraps(init)
+    def init_and_freeze(layer, *args, **kwargs):
+        init(layer, *args, **kwargs)
+        for name in FAST_PATH_COPIES:
+            getattr(layer, name).requires_grad_(False)
+
+    return init_and_freeze
+
+
+if FAIRSEQ_VERSION == "0.12.2":
+    TransformerEncoderLayerBase.__init__ = _freeze_copies(TransformerEncoderLayerBase.__init__)
+
+
 class EncoderLayerWithoutCopies(TransformerEncoderLayerBase):
     """fairseq's encoder layer without the copies of its weights for the fast path."""
 

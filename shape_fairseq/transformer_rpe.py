@@ -5,7 +5,6 @@ from argparse import ArgumentParser, Namespace
 from fairseq.distributed import fsdp_wrap
 from fairseq.models import register_model
 from fairseq.models.transformer import (
-    TransformerConfig,
     TransformerDecoderBase,
     TransformerEncoderBase,
     TransformerModel,
@@ -109,25 +108,16 @@ class TransformerRPEModel(TransformerModel):
     def build_model(cls, args: Namespace, task):
         """Build fairseq's model from relative layers."""
         check_options(args)
-        return super().build_model(args, task)
+        # fairseq hands the options of a namespace on to the builders, those of Hydra it forgets.
+        return super().build_model(args if isinstance(args, Namespace) else Namespace(**args), task)
 
     @classmethod
-    def build_encoder(cls, args, src_dict, embed_tokens):
-        return RelativeEncoder(
-            TransformerConfig.from_namespace(args),
-            src_dict,
-            embed_tokens,
-            args.max_relative_distance,
-        )
+    def build_encoder(cls, cfg, src_dict, embed_tokens):
+        return RelativeEncoder(cfg, src_dict, embed_tokens, cfg.max_relative_distance)
 
     @classmethod
-    def build_decoder(cls, args, tgt_dict, embed_tokens):
-        return RelativeDecoder(
-            TransformerConfig.from_namespace(args),
-            tgt_dict,
-            embed_tokens,
-            args.max_relative_distance,
-        )
+    def build_decoder(cls, cfg, tgt_dict, embed_tokens):
+        return RelativeDecoder(cfg, tgt_dict, embed_tokens, cfg.max_relative_distance)
 
 
 def check_options(args: Namespace) -> None:

@@ -1,6 +1,6 @@
 """Small real models, built by fairseq from a vocabulary that the tests make."""
 
-from argparse import ArgumentParser
+from argparse import ArgumentParser, Namespace
 from types import SimpleNamespace
 
 import pytest
@@ -27,7 +27,7 @@ def build():
         parser = ArgumentParser(argument_default=None)
         ARCH_MODEL_REGISTRY[arch].add_args(parser)
         args = parser.parse_args(["--share-all-embeddings", *options])
-        args = SimpleNamespace(**{k: v for k, v in vars(args).items() if v is not None})
+        args = Namespace(**{k: v for k, v in vars(args).items() if v is not None})
         ARCH_CONFIG_REGISTRY[arch](args)
         words = vocabulary(vocabulary_size)
         task = SimpleNamespace(source_dictionary=words, target_dictionary=words)
