@@ -12,10 +12,13 @@ READY := $(VENV)/.ready
 # Recipes find fairseq-train and the other commands through PATH.
 RUN := PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
 
-.PHONY: help setup test check format clean
+.PHONY: help demo setup test check format clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: $(READY)  ## Make a corpus, train on it, translate, score: runs/demo
+	@$(RUN) bash recipes/demo.sh
 
 setup: $(READY)  ## Create the environment and install everything into it
 

@@ -1,5 +1,6 @@
 """Every fairseq command works with --user-dir, and needs no option that the checkpoint knows."""
 
+import shutil
 import subprocess
 import sys
 
@@ -128,9 +129,14 @@ def test_hydra_train_goes_as_far_as_for_fairseqs_own_transformer(data, tmp_path)
 
 def test_installed_elsewhere_it_tells_its_user_dir(data, tmp_path):
     site = tmp_path / "site"
+    source = tmp_path / "source"  # pip builds in the folder it installs from
+    for name in ("shape_fairseq", "data_prep"):
+        shutil.copytree(REPOSITORY / name, source / name)
+    for name in ("setup.py", "README.md"):
+        shutil.copy(REPOSITORY / name, source)
     run(
         "pip",
-        *("install", "-q", "--no-deps", "--no-build-isolation", "--target", site, REPOSITORY),
+        *("install", "-q", "--no-deps", "--no-build-isolation", "--target", site, source),
     )
     user_dir = subprocess.run(
         [str(COMMANDS / "python"), "-m", "shape_fairseq", "user-dir"],
