@@ -90,7 +90,8 @@ def transfer(url: str, part: Path, name: str) -> None:
 
 def fetch(name: str, lock: Path, folder: Path, pause: float = 2.0) -> Path:
     """Download a file of the lock file, going on where an earlier attempt stopped, and check it."""
-    expected = read_lock(lock).get(name)
+    files = read_lock(lock)
+    expected = files.get(name)
     if expected is None:
         raise DataPrepError(f"{name} is not in {lock}")
     path, part = folder / name, folder / f"{name}{PARTIAL}"
@@ -111,7 +112,7 @@ def fetch(name: str, lock: Path, folder: Path, pause: float = 2.0) -> Path:
             if final or attempt == ATTEMPTS:
                 raise DataPrepError(
                     f"cannot download {expected['url']} ({reason}): run again to go on, or put"
-                    f" {name} into a folder DIR and run with RAW=DIR"
+                    f" {' '.join(files)} into a folder DIR and run with RAW=DIR"
                 ) from error
             time.sleep(pause * attempt)
     if wrong := difference(part, expected):

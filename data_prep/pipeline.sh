@@ -84,7 +84,8 @@ source_file() {
     [[ -e $RAW/$1 ]] || fail "$RAW/$1 is missing"
     printf '%s\n' "$RAW/$1"
   else
-    run download --lock "$2" --output "$OUT/download" "$1" >&2
+    # Inside $(...) the shell goes on after a failure.
+    run download --lock "$2" --output "$OUT/download" "$1" >&2 || exit 1
     printf '%s\n' "$OUT/download/$1"
   fi
 }

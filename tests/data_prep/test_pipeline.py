@@ -1,6 +1,7 @@
 """The prepare scripts, run for real: complete builds, kills, a full disk, changed parameters."""
 
 import gzip
+import json
 import os
 import signal
 import subprocess
@@ -300,8 +301,10 @@ def test_multi30k(multi30k, tmp_path, commands, lines):
 
 def test_multi30k_without_network_says_what_to_do(tmp_path, commands):
     lock = tmp_path / "lock.json"
-    lock.write_text('{"train.en.gz": {"url": "http://127.0.0.1:1/train.en.gz"}}')
+    names = ("train.en.gz", "train.de.gz")
+    lock.write_text(json.dumps({name: {"url": f"http://127.0.0.1:1/{name}"} for name in names}))
     run = commands.script("prepare_multi30k", tmp_path / "out", LOCK=lock)
     assert run.returncode == 1
     assert "cannot download http://127.0.0.1:1/train.en.gz" in run.stderr
-    assert "put train.en.gz into a folder DIR and run with RAW=DIR" in run.stderr
+    assert "put train.en.gz train.de.gz into a folder DIR and run with RAW=DIR" in run.stderr
+    assert sum(line.startswith(("error:", "cp:")) for line in run.stderr.splitlines()) == 1
