@@ -5,7 +5,7 @@ ifeq ($(origin PYTHON), undefined)
 PYTHON := $(shell command -v python3.11 || command -v python3 || echo python3)
 VENV := .venv
 else
-VENV := .venv-$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+VENV := .venv-$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)
 endif
 
 READY := $(VENV)/.ready
