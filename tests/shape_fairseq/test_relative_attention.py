@@ -157,3 +157,11 @@ def test_incremental_steps_equal_the_whole_and_can_be_reordered():
     for step in range(4, 7):
         part, _ = module(x[step : step + 1], None, None, incremental_state=state)
         torch.testing.assert_close(part[0], whole[step])
+
+
+def test_the_module_drops_attention_in_training_only():
+    module = attention(dropout=1.0)
+    x = torch.randn(4, 2, 8, dtype=torch.double)
+    assert module.eval()(x, x, x)[0].abs().min() > 0
+    nothing = module.out_proj.bias.expand(4, 2, 8)
+    assert module.train()(x, x, x)[0].equal(nothing)
