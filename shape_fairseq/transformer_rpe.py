@@ -19,6 +19,19 @@ from .relative_attention import RelativeMultiheadAttention
 DEFAULT_MAX_RELATIVE_DISTANCE = 16  # of Shaw et al. and of the paper
 
 
+def relative_self_attention(layer, embed_dim: int, cfg, heads: int) -> RelativeMultiheadAttention:
+    """What stands in a layer where fairseq's own would put its MultiheadAttention."""
+    return RelativeMultiheadAttention(
+        embed_dim,
+        heads,
+        dropout=cfg.attention_dropout,
+        self_attention=True,
+        q_noise=layer.quant_noise,
+        qn_block_size=layer.quant_noise_block_size,
+        max_relative_distance=layer.max_relative_distance,
+    )
+
+
 class RelativeEncoderLayer(EncoderLayerWithoutCopies):
     """fairseq's encoder layer with relative self-attention."""
 
@@ -27,15 +40,7 @@ class RelativeEncoderLayer(EncoderLayerWithoutCopies):
         super().__init__(cfg, return_fc=return_fc)
 
     def build_self_attention(self, embed_dim, cfg):
-        return RelativeMultiheadAttention(
-            embed_dim,
-            cfg.encoder.attention_heads,
-            dropout=cfg.attention_dropout,
-            self_attention=True,
-            q_noise=self.quant_noise,
-            qn_block_size=self.quant_noise_block_size,
-            max_relative_distance=self.max_relative_distance,
-        )
+        return relative_self_attention(self, embed_dim, cfg, cfg.encoder.attention_heads)
 
 
 class RelativeDecoderLayer(TransformerDecoderLayerBase):
@@ -46,15 +51,7 @@ class RelativeDecoderLayer(TransformerDecoderLayerBase):
         super().__init__(cfg, no_encoder_attn)
 
     def build_self_attention(self, embed_dim, cfg, add_bias_kv=False, add_zero_attn=False):
-        return RelativeMultiheadAttention(
-            embed_dim,
-            cfg.decoder.attention_heads,
-            dropout=cfg.attention_dropout,
-            self_attention=True,
-            q_noise=self.quant_noise,
-            qn_block_size=self.quant_noise_block_size,
-            max_relative_distance=self.max_relative_distance,
-        )
+        return relative_self_attention(self, embed_dim, cfg, cfg.decoder.attention_heads)
 
 
 def wrapped(layer, cfg):
