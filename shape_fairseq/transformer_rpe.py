@@ -28,16 +28,12 @@ def relative_self_attention(layer, embed_dim: int, cfg, heads: int) -> RelativeM
         self_attention=True,
         q_noise=layer.quant_noise,
         qn_block_size=layer.quant_noise_block_size,
-        max_relative_distance=layer.max_relative_distance,
+        max_relative_distance=cfg.max_relative_distance,
     )
 
 
 class RelativeEncoderLayer(EncoderLayerWithoutCopies):
     """fairseq's encoder layer with relative self-attention."""
-
-    def __init__(self, cfg, max_relative_distance: int, return_fc: bool = False):
-        self.max_relative_distance = max_relative_distance
-        super().__init__(cfg, return_fc=return_fc)
 
     def build_self_attention(self, embed_dim, cfg):
         return relative_self_attention(self, embed_dim, cfg, cfg.encoder.attention_heads)
@@ -45,10 +41,6 @@ class RelativeEncoderLayer(EncoderLayerWithoutCopies):
 
 class RelativeDecoderLayer(TransformerDecoderLayerBase):
     """fairseq's decoder layer with relative self-attention; the cross-attention is fairseq's."""
-
-    def __init__(self, cfg, max_relative_distance: int, no_encoder_attn: bool = False):
-        self.max_relative_distance = max_relative_distance
-        super().__init__(cfg, no_encoder_attn)
 
     def build_self_attention(self, embed_dim, cfg, add_bias_kv=False, add_zero_attn=False):
         return relative_self_attention(self, embed_dim, cfg, cfg.decoder.attention_heads)
@@ -66,23 +58,15 @@ def wrapped(layer, cfg):
 class RelativeEncoder(TransformerEncoderBase):
     """fairseq's encoder made of relative layers."""
 
-    def __init__(self, cfg, dictionary, embed_tokens, max_relative_distance: int):
-        self.max_relative_distance = max_relative_distance
-        super().__init__(cfg, dictionary, embed_tokens)
-
     def build_encoder_layer(self, cfg):
-        return wrapped(RelativeEncoderLayer(cfg, self.max_relative_distance, self.return_fc), cfg)
+        return wrapped(RelativeEncoderLayer(cfg, return_fc=self.return_fc), cfg)
 
 
 class RelativeDecoder(TransformerDecoderBase):
     """fairseq's decoder made of relative layers."""
 
-    def __init__(self, cfg, dictionary, embed_tokens, max_relative_distance: int):
-        self.max_relative_distance = max_relative_distance
-        super().__init__(cfg, dictionary, embed_tokens, no_encoder_attn=cfg.no_cross_attention)
-
     def build_decoder_layer(self, cfg, no_encoder_attn=False):
-        return wrapped(RelativeDecoderLayer(cfg, self.max_relative_distance, no_encoder_attn), cfg)
+        return wrapped(RelativeDecoderLayer(cfg, no_encoder_attn), cfg)
 
 
 @register_model("transformer_rpe")
@@ -110,11 +94,11 @@ class TransformerRPEModel(TransformerModel):
 
     @classmethod
     def build_encoder(cls, cfg, src_dict, embed_tokens):
-        return RelativeEncoder(cfg, src_dict, embed_tokens, cfg.max_relative_distance)
+        return RelativeEncoder(cfg, src_dict, embed_tokens)
 
     @classmethod
     def build_decoder(cls, cfg, tgt_dict, embed_tokens):
-        return RelativeDecoder(cfg, tgt_dict, embed_tokens, cfg.max_relative_distance)
+        return RelativeDecoder(cfg, tgt_dict, embed_tokens, no_encoder_attn=cfg.no_cross_attention)
 
 
 def check_options(args: Namespace) -> None:
