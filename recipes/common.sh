@@ -61,9 +61,12 @@ positive_integer() {
 check_data() {
   [[ -n ${DATA:-} ]] || fail "set DATA to the folder that data_prep/prepare_*.sh made"
   [[ -d $DATA ]] || fail "the data folder $DATA is missing: make it with data_prep/prepare_*.sh"
-  [[ -e $DATA/$1/train.en-de.en.idx && -e $DATA/parameters.txt ]] ||
+  [[ -e $DATA/$1/train.en-de.en.idx && -e $DATA/parameters.txt && -e $DATA/dict.txt ]] ||
     fail "$DATA has no complete data-bin $1: run data_prep/prepare_*.sh on it again"
 }
+
+# Tells one data set from another, wherever its folder is.
+data_hash() { cat "$DATA/parameters.txt" "$DATA/dict.txt" | sha256sum | cut -c 1-16; }
 
 # How many processes share a batch: GPUS on each of NODES, or CPU_RANKS where there is no GPU.
 count_ranks() {
@@ -217,7 +220,8 @@ train() {
     exec 9>"$SAVE/.lock"
     flock --nonblock 9 || fail "another training is still running in $SAVE"
     remember SETTING="$setting" MODEL="$model" ARCH_SIZE="$ARCH_SIZE" SEED="$SEED" \
-      MAX_SHIFT="$([[ $model != shape ]] || echo "$MAX_SHIFT")" BATCH_TOKENS="$BATCH_TOKENS"
+      MAX_SHIFT="$([[ $model != shape ]] || echo "$MAX_SHIFT")" BATCH_TOKENS="$BATCH_TOKENS" \
+      DATA_HASH="$(data_hash)"
     write_hardware
   fi
   local extra

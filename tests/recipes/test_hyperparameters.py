@@ -53,6 +53,7 @@ def prepared(tmp_path_factory) -> Path:
     """What a dry run looks for in a data folder."""
     folder = tmp_path_factory.mktemp("data")
     (folder / "parameters.txt").write_text("DATA=wmt16\n")
+    (folder / "dict.txt").write_text("<sep> 1\n")
     for setting in SETTINGS:
         (folder / setting).mkdir()
         (folder / setting / "train.en-de.en.idx").touch()
