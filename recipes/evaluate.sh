@@ -46,9 +46,12 @@ SHIFT=$(recipe MAX_SHIFT)
 RESULT=$RESULTS/$SETTING-$(recipe MODEL)${SHIFT:+-k$SHIFT}-seed$(recipe SEED).json
 [[ ! -e $RESULT ]] || fail "$RESULT exists already: delete it or choose another RESULTS"
 
-# Its name tells the average from one of an earlier, shorter training.
-newest=$(find "$SAVE" -maxdepth 1 -name 'checkpoint_*_*.pt' | sed 's/.*_//; s/\.pt$//' | sort -n | tail -n 1)
-CHECKPOINT=$SAVE/average-$AVERAGE-at-${newest:-0}.pt
+# Checkpoints are checkpoint_EPOCH_UPDATES.pt.
+mapfile -t updates < <(find "$SAVE" -maxdepth 1 -name 'checkpoint_*_*.pt' | sed 's/.*_//; s/\.pt$//' | sort -n)
+((${#updates[@]} >= AVERAGE)) ||
+  fail "$SAVE has ${#updates[@]} checkpoints and $AVERAGE are to be averaged: train longer or set AVERAGE"
+# The name tells this average from one of an earlier, shorter training.
+CHECKPOINT=$SAVE/average-$AVERAGE-at-${updates[-1]}.pt
 if [[ ! -e $CHECKPOINT ]]; then
   run "$PYTHON" -m shape_fairseq average "$SAVE" --number "$AVERAGE" --output "$CHECKPOINT"
 fi

@@ -34,17 +34,21 @@ def compare(baseline: Result, others: list[Result], group: str, samples: int) ->
         systems, {"BLEU": BLEU()}, [joined(baseline.references)], "bs", n_samples=samples
     )
     signatures, scores = test()
+    own = systems[0][1]
     return [
         {
             "setting": result.setting,
-            "model": title_of(result),
+            "model": name,
             "seed": result.seed,
             "group": group,
             "bleu": score.score,
-            "p_value": score.p_value,
+            # sacreBLEU's p-value of a system that equals the baseline is the smallest there is.
+            "p_value": 1.0 if result is not baseline and texts == own else score.p_value,
             "signature": signatures["BLEU"].format(),
         }
-        for result, score in zip((baseline, *others), scores["BLEU"], strict=True)
+        for result, (name, texts), score in zip(
+            (baseline, *others), systems, scores["BLEU"], strict=True
+        )
     ]
 
 
