@@ -1,18 +1,36 @@
 """The command line of shape-fairseq."""
 
 import argparse
+import importlib
+import sys
 from pathlib import Path
+
+# Modules are imported when they are asked for: some need seconds to import torch.
+COMMANDS = {
+    "user-dir": (None, "print this package's path, for fairseq-train --user-dir $(...)"),
+    "average": ("evaluation.averaging", "average the last checkpoints of a training"),
+    "score": ("evaluation.scoring", "score translations with sacreBLEU, write a result file"),
+    "significance": ("evaluation.significance", "paired bootstrap of results against APE"),
+    "max-shift": ("evaluation.max_shift", "choose SHAPE's maximum shift from results"),
+    "tables": ("evaluation.tables", "print the paper's tables from results"),
+}
 
 
 def main() -> None:
     """Run one subcommand of `shape-fairseq`."""
     parser = argparse.ArgumentParser(prog="shape-fairseq", description=main.__doc__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    commands.add_parser(
-        "user-dir", help="print this package's path, for fairseq-train --user-dir $(...)"
-    )
-    parser.parse_args()
-    print(Path(__file__).resolve().parent)
+    for name, (_, help_text) in COMMANDS.items():
+        commands.add_parser(name, help=help_text)
+    command = parser.parse_args(sys.argv[1:2]).command
+    module, _ = COMMANDS[command]
+    if module is None:
+        parser.parse_args()
+        print(Path(__file__).resolve().parent)
+        return
+    from data_prep.errors import run
+
+    run(lambda: importlib.import_module(f"shape_fairseq.{module}").main(sys.argv[2:]))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# Tune SHAPE's maximum shift K on validation BLEU, as in appendix B.
+#
+#   DATA=FOLDER bash recipes/tune_max_shift.sh
+#
+# Trains and evaluates one model for each K, then reports the best. Run the same command again to go
+# on after an interruption. Environment variables (with their defaults), besides those of the
+# training recipes and of recipes/evaluate.sh:
+#   SHIFTS="10 20 30 40 100 500"
+#   SETTING=extrapolate               vanilla, extrapolate or interpolate
+#   SAVE=checkpoints/tune-SETTING     gets a folder max-shift-K for each K, and results
+
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+arguments 0 "$@"
+SHIFTS=${SHIFTS:-10 20 30 40 100 500}
+SETTING=${SETTING:-extrapolate}
+case $SETTING in
+  vanilla | extrapolate | interpolate) ;;
+  *) fail "SETTING must be vanilla, extrapolate or interpolate, not '$SETTING'" ;;
+esac
+for shift in $SHIFTS; do
+  [[ $shift =~ ^(0|[1-9][0-9]*)$ ]] || fail "SHIFTS must be whole numbers, not '$shift'"
+done
+check_data "$SETTING"
+SAVE=${SAVE:-checkpoints/tune-$SETTING}
+# The sets that valid is made of.
+SUBSETS=$(awk -F '\t' '$1 == "valid" { print $2 }' "$DATA/statistics/subsets.tsv")
+RESULTS=$SAVE/results
+results=()
+for shift in $SHIFTS; do
+  log "maximum shift $shift"
+  SAVE=$SAVE/max-shift-$shift MAX_SHIFT=$shift bash "$RECIPES/$SETTING.sh" shape
+  result=$RESULTS/$SETTING-shape-k$shift-seed${SEED:-1}.json
+  # A dry run has no folder that could be evaluated.
+  if [[ -z $DRY_RUN && ! -e $result ]]; then
+    SUBSETS=$SUBSETS RESULTS=$RESULTS bash "$RECIPES/evaluate.sh" "$SAVE/max-shift-$shift"
+  fi
+  results+=("$result")
+done
+run "$PYTHON" -m shape_fairseq max-shift "${results[@]}"

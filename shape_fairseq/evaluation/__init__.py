@@ -1,0 +1,1 @@
+"""From checkpoints to the paper's tables: averaging, scoring, significance, tables."""

@@ -1,0 +1,85 @@
+"""What the tests of the recipes share: running them as a user would, on a small demo corpus."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TOP = Path(__file__).resolve().parents[2]
+# Nothing else that the person who runs the tests has set may reach the recipes.
+INHERITED = ("PATH", "HOME", "LANG", "TMPDIR")
+
+
+def environment(**variables: object) -> dict[str, str]:
+    """The environment of a recipe: this Python and this project first."""
+    inherited = {name: value for name, value in os.environ.items() if name in INHERITED}
+    return {
+        **inherited,
+        "PATH": os.pathsep.join([str(Path(sys.executable).parent), inherited["PATH"]]),
+        "PYTHON": sys.executable,
+        "PYTHONPATH": str(TOP),
+        "OMP_NUM_THREADS": "1",
+        **{name: str(value) for name, value in variables.items()},
+    }
+
+
+class Recipes:
+    """Starts the scripts in recipes/ and the subcommands of shape-fairseq."""
+
+    top = TOP
+
+    def start(self, name: str, *arguments: object, **variables: object) -> subprocess.Popen:
+        command = ["bash", str(TOP / "recipes" / f"{name}.sh"), *map(str, arguments)]
+        return self._start(command, **variables)
+
+    def run(self, name: str, *arguments: object, **variables: object):
+        """Run a recipe; a failure shows all that it printed."""
+        return self._finish(self.start(name, *arguments, **variables))
+
+    def shape_fairseq(self, *arguments: object, **variables: object):
+        """`shape-fairseq ...`; a failure shows all that it printed."""
+        command = [sys.executable, "-m", "shape_fairseq", *map(str, arguments)]
+        return self._finish(self._start(command, **variables))
+
+    def refused(self, name: str, *arguments: object, **variables: object) -> str:
+        """Run a recipe that must end with one line, without a traceback; return that line."""
+        process = self.start(name, *arguments, **variables)
+        output, errors = process.communicate()
+        assert process.returncode == 1, output + errors
+        lines = [line for line in errors.splitlines() if "no TensorBoard logs" not in line]
+        assert output == "" and len(lines) == 1, output + errors
+        assert lines[0].startswith("error: ")
+        return lines[0]
+
+    def _start(self, command: list[str], **variables: object) -> subprocess.Popen:
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        return subprocess.Popen(command, env=environment(**variables), cwd=TOP.parent, **pipes)
+
+    def _finish(self, process: subprocess.Popen) -> str:
+        output, errors = process.communicate()
+        if process.returncode:
+            pytest.fail(f"{process.args} failed:\n{output[-3000:]}\n{errors[-3000:]}")
+        return output
+
+
+@pytest.fixture(scope="session")
+def recipes() -> Recipes:
+    return Recipes()
+
+
+@pytest.fixture(scope="session")
+def demo(tmp_path_factory) -> Path:
+    """The demo corpus, small, made by its own script."""
+    folder = tmp_path_factory.mktemp("demo") / "data"
+    result = subprocess.run(
+        ["bash", str(TOP / "data_prep" / "prepare_demo.sh"), str(folder)],
+        env=environment(
+            TRAIN_PAIRS=1500, VALID_PAIRS=24, TEST_PAIRS=25, BPE_MERGES=300, SWAPPED_SAMPLE=5
+        ),
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 0, result.stderr
+    return folder

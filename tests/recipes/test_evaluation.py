@@ -1,0 +1,117 @@
+"""From the demo corpus to the tables: train, evaluate, compare, print, with real commands."""
+
+import json
+import shlex
+
+import pytest
+
+from shape_fairseq.evaluation.results import read
+from shape_fairseq.evaluation.significance import compare_all
+
+TINY = {"ARCH_SIZE": "tiny", "GPUS": 0, "UPDATES": 12, "SAVE_EVERY": 1, "MAX_SHIFT": 20}
+# An untrained model never ends a sentence; two tokens for one of the source are enough here.
+QUICK = {"GPUS": 0, "GENERATE_EXTRA": "--beam 1 --max-len-a 1 --max-len-b 5"}
+EXTRA = "--disable-validation --num-workers 0 --no-last-checkpoints"
+
+
+@pytest.fixture(scope="module")
+def trained(recipes, demo, tmp_path_factory):
+    """APE and SHAPE on INTERPOLATE, trained side by side."""
+    folder = tmp_path_factory.mktemp("checkpoints")
+    batch = {"BATCH_TOKENS": 1500, "MAX_TOKENS": 1500, "EXTRA": EXTRA}
+    started = {
+        model: recipes.start("interpolate", model, DATA=demo, SAVE=folder / model, **batch, **TINY)
+        for model in ("ape", "shape")
+    }
+    for process in started.values():
+        _, errors = process.communicate()
+        assert process.returncode == 0, errors[-3000:]
+    return {model: folder / model for model in started}
+
+
+@pytest.fixture(scope="module")
+def results(recipes, demo, trained, tmp_path_factory):
+    """The folder of both results."""
+    folder = tmp_path_factory.mktemp("results") / "results"
+    started = [
+        recipes.start("evaluate", save, DATA=demo, RESULTS=folder, **QUICK)
+        for save in trained.values()
+    ]
+    for process in started:
+        output, errors = process.communicate()
+        assert process.returncode == 0, errors[-3000:]
+        assert "macro average of valid (as in paper): BLEU" in output
+        assert "macro average of all (split): BLEU" in output
+    return folder
+
+
+def test_a_result_records_what_it_depends_on(results, trained, demo):
+    found = {path.name: json.loads(path.read_text()) for path in results.iterdir()}
+    assert sorted(found) == ["interpolate-ape-seed1.json", "interpolate-shape-k20-seed1.json"]
+    for result in found.values():
+        assert result["bleu"].keys() == {"as_in_paper", "split"}
+        assert all(scores.keys() == {"valid", "test"} for scores in result["bleu"].values())
+        # 24 and 25 sentences in sequences of ten have 21 and 22 boundaries.
+        assert result["separators"]["valid"]["expected"] == 21
+        assert result["separators"]["test"]["expected"] == 22
+        signature = result["signature"]
+        # The end of an epoch takes the place of its update's own checkpoint.
+        assert len(signature["averaged_updates"]) == 10
+        assert signature["data"]["DATA"] == "demo"
+        assert signature["generation"]["lenpen"] == "0.6"
+        assert signature["sacrebleu"].startswith("nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp")
+        assert {"python", "torch", "sacrebleu"} <= signature["versions"].keys()
+        assert result["training"]["updates"] == signature["averaged_updates"][-1]
+        assert result["training"]["seconds"] > 0
+        assert result["training"]["hardware"] == "CPU, 1 process"
+    assert len({result["signature"]["checkpoint"] for result in found.values()}) == 2
+
+
+def test_tables_and_significance_come_out_of_the_results(recipes, results):
+    files = sorted(results.iterdir())
+    ape = json.loads(files[0].read_text())
+    text = recipes.shape_fairseq("tables", *files)
+    row = next(line for line in text.splitlines() if line.startswith("INTERPOLATE  "))
+    assert f"{ape['bleu']['as_in_paper']['valid']:.2f}" in row and "x1.00" in row
+    assert "SHAPE (K=20)" in text and "missing" in text
+    assert [f"Table {number}" in text for number in (2, 5, 6, 7)] == [True] * 4
+    compared = list(compare_all([read(path) for path in files], samples=50))
+    assert [row["group"] for row in compared] == ["valid", "valid", "test", "test"]
+    assert compared[0]["p_value"] is None and 0 < compared[1]["p_value"] <= 1
+
+
+def test_nothing_is_overwritten_and_too_few_checkpoints_are_refused(
+    recipes, demo, trained, results, tmp_path
+):
+    save = trained["ape"]
+    again = recipes.refused("evaluate", save, DATA=demo, RESULTS=results, **QUICK)
+    assert "exists already" in again
+    other = {"DATA": demo, "RESULTS": tmp_path / "results", **QUICK}
+    few = recipes.refused("evaluate", save, AVERAGE=50, **other)
+    assert "50 are to be averaged" in few
+    assert "no subset dev" in recipes.refused("evaluate", save, SUBSETS="dev", **other)
+    assert "recipe.txt is missing" in recipes.refused("evaluate", tmp_path, **other)
+    assert not (tmp_path / "results").exists()
+
+
+def test_tuning_trains_evaluates_and_reports(recipes, demo, tmp_path):
+    save = tmp_path / "tune"
+    small = TINY | QUICK | {"UPDATES": 2, "BATCH_TOKENS": 500, "MAX_TOKENS": 500, "EXTRA": EXTRA}
+    small |= {"AVERAGE": 1, "DATA": demo, "SAVE": save, "SHIFTS": "10"}
+    del small["MAX_SHIFT"]
+    output = recipes.run("tune_max_shift", **small)
+    result = json.loads((save / "results" / "extrapolate-shape-k10-seed1.json").read_text())
+    assert result["max_shift"] == 10 and result["setting"] == "extrapolate"
+    assert result["bleu"]["as_in_paper"].keys() == {"valid"}
+    assert f"max-shift 10: BLEU {result['bleu']['as_in_paper']['valid']:.2f} on valid" in output
+    assert output.splitlines()[-1] == "best: 10"
+
+
+def test_tuning_tries_the_shifts_of_appendix_b(recipes, demo, tmp_path):
+    output = recipes.run("tune_max_shift", DATA=demo, SAVE=tmp_path / "tune", GPUS=8, DRY_RUN=1)
+    *trainings, choice = map(shlex.split, output.splitlines())
+    shifts = [words[words.index("--max-shift") + 1] for words in trainings]
+    assert shifts == ["10", "20", "30", "40", "100", "500"]
+    assert [words[1] for words in trainings] == [str(demo / "extrapolate")] * 6
+    assert choice[2:4] == ["shape_fairseq", "max-shift"]
+    assert not (tmp_path / "tune").exists()

@@ -1,0 +1,71 @@
+"""The recipes run for real, on the CPU and with tiny models: a resume, two ranks, two nodes."""
+
+import re
+import socket
+
+import pytest
+import torch
+
+import shape_fairseq  # noqa: F401 - lets torch load fairseq's checkpoints
+
+# Without dropout and shift nothing is random but the order, so runs can be compared.
+EXACT = "--dropout 0 --attention-dropout 0 --activation-dropout 0 --log-format json"
+TINY = {"ARCH_SIZE": "tiny", "GPUS": 0, "SAVE_EVERY": 2, "EXTRA": f"{EXACT} --disable-validation"}
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def weights(checkpoint) -> dict:
+    return torch.load(checkpoint, map_location="cpu")["model"]
+
+
+def largest_difference(one, other) -> float:
+    ours, theirs = weights(one), weights(other)
+    assert ours.keys() == theirs.keys()
+    return max(
+        (ours[name] - theirs[name]).abs().max().item() for name in ours if ours[name].numel()
+    )
+
+
+@pytest.fixture(scope="module")
+def alone(recipes, demo, tmp_path_factory):
+    """A training of six updates in one go, one process, two batches an update."""
+    save = tmp_path_factory.mktemp("alone") / "save"
+    batch = {"BATCH_TOKENS": 2000, "MAX_TOKENS": 1000}
+    recipes.run("vanilla", "rpe", DATA=demo, SAVE=save, UPDATES=6, **batch, **TINY)
+    return save
+
+
+def test_a_rerun_resumes_and_a_complete_training_is_left_alone(recipes, demo, alone, tmp_path):
+    save = tmp_path / "save"
+    training = {"DATA": demo, "SAVE": save, "BATCH_TOKENS": 2000, "MAX_TOKENS": 1000, **TINY}
+    recipes.run("vanilla", "rpe", UPDATES=4, **training)
+    resumed = recipes.run("vanilla", "rpe", UPDATES=6, **training)
+    assert re.search(r"Loaded checkpoint \S+ \(epoch 1 @ 4 updates\)", resumed)
+    assert largest_difference(save / "checkpoint_last.pt", alone / "checkpoint_last.pt") < 1e-6
+    before = (save / "checkpoint_last.pt").stat()
+    process = recipes.start("vanilla", "rpe", UPDATES=6, **training)
+    assert "all 6 updates are done" in process.communicate()[1]
+    assert (save / "checkpoint_last.pt").stat() == before
+    refusal = recipes.refused("vanilla", "ape", UPDATES=8, **training)
+    assert "MODEL=rpe" in refusal and "choose another SAVE" in refusal
+
+
+def test_two_nodes_train_as_one_process_does(recipes, demo, alone, tmp_path):
+    # The nodes are two processes with ranks of their own that meet over loopback.
+    save, port = tmp_path / "save", free_port()
+    training = {"DATA": demo, "SAVE": save, "UPDATES": 6, "BATCH_TOKENS": 2000, "MAX_TOKENS": 1000}
+    nodes = {"NODES": 2, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    started = [
+        recipes.start("vanilla", "rpe", NODE_RANK=rank, **training, **nodes, **TINY)
+        for rank in range(2)
+    ]
+    for process in started:
+        output, errors = process.communicate()
+        assert process.returncode == 0, errors[-3000:]
+    assert "training on 2 devices" in (save / "train.log").read_text()
+    assert largest_difference(save / "checkpoint_last.pt", alone / "checkpoint_last.pt") < 1e-4
