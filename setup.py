@@ -34,7 +34,7 @@ setup(
         "tqdm",
     ],
     extras_require={
-        "analysis": ["matplotlib"],
+        "analysis": ["matplotlib", "tensorboardX"],
         "dev": ["hypothesis", "pytest", "pytest-xdist", "ruff"],
     },
     entry_points={"console_scripts": ["shape-fairseq = shape_fairseq.__main__:main"]},
