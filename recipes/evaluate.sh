@@ -88,6 +88,6 @@ translate() {
 
 for subset in $SUBSETS; do translate "$subset"; done
 run "$PYTHON" -m shape_fairseq score --data "$DATA" --save "$SAVE" --checkpoint "$CHECKPOINT" \
-  --generated "$GENERATED" --setting beam="$BEAM" --setting lenpen="$LENPEN" \
-  --setting average="$AVERAGE" --setting options="${OPTIONS[*]}" --output "$RESULT"
+  --generated "$GENERATED" --setting average="$AVERAGE" --setting options="${OPTIONS[*]}" \
+  --output "$RESULT"
 [[ -n $DRY_RUN ]] || log "written: $RESULT"

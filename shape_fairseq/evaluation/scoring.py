@@ -63,14 +63,16 @@ def split_pairs(
         yield from zip(aligned(ours, len(theirs)), theirs, strict=True)
 
 
-def subset_groups(data: Path) -> dict[str, list[str]]:
-    """{"valid": ["newstest2010", ...], "test": [...]} of a data folder."""
-    groups = {}
+def read_subsets(data: Path) -> tuple[dict[str, list[str]], dict[str, str]]:
+    """{"valid": ["newstest2010", ...], "test": [...]}, and the subsets' names in sacreBLEU."""
+    groups, names = {}, {}
     for line in read_text(data / "statistics" / "subsets.tsv")[1:]:
-        subset, parts, _ = line.split("\t")
+        subset, parts, name = line.split("\t")
         if subset in ("valid", "test"):
             groups[subset] = parts.split()
-    return groups
+        if name:
+            names[subset] = name
+    return groups, names
 
 
 def score(
@@ -80,7 +82,7 @@ def score(
     recipe = results.read_parameters(save / "recipe.txt")
     setting = recipe["SETTING"]
     references = data / "reference" / ("vanilla" if setting == "scaling_nmt" else setting)
-    groups = subset_groups(data)
+    groups, sacrebleu_names = read_subsets(data)
     metric = BLEU()
     bleu: dict[str, dict[str, float]] = {AS_IN_PAPER: {}}
     separators, hypotheses, texts = {}, {}, {}
@@ -136,6 +138,7 @@ def score(
             "generation": settings,
             "versions": results.versions(),
             "sacrebleu": metric.get_signature().format(),
+            "sacrebleu_test_sets": sacrebleu_names,
         },
         hypotheses=hypotheses,
         references=texts,

@@ -163,8 +163,11 @@ def check_same_kind(members: list[Result], result: Result) -> None:
     """Refuse to average seeds that differ in more than the seed."""
 
     def kind(one: Result) -> dict:
-        ignored = ("checkpoint", "versions", "training")
-        return {name: value for name, value in one.signature.items() if name not in ignored}
+        same = {name: one.signature[name] for name in ("data", "generation", "sacrebleu")}
+        recipe = {
+            name: value for name, value in one.signature["training"].items() if name != "SEED"
+        }
+        return same | {"training": recipe, "updates": one.training["updates"]}
 
     for other in members:
         if other.seed == result.seed:

@@ -1,5 +1,6 @@
 """What the tests of the recipes share: running them as a user would, on a small demo corpus."""
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -71,15 +72,20 @@ def recipes() -> Recipes:
 
 @pytest.fixture(scope="session")
 def demo(tmp_path_factory) -> Path:
-    """The demo corpus, small, made by its own script."""
-    folder = tmp_path_factory.mktemp("demo") / "data"
-    result = subprocess.run(
-        ["bash", str(TOP / "data_prep" / "prepare_demo.sh"), str(folder)],
-        env=environment(
-            TRAIN_PAIRS=1500, VALID_PAIRS=24, TEST_PAIRS=25, BPE_MERGES=300, SWAPPED_SAMPLE=5
-        ),
-        capture_output=True,
-        text=True,
-    )
-    assert result.returncode == 0, result.stderr
+    """The demo corpus, small, made by its own script once for all of pytest's processes."""
+    top = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        top = top.parent
+    folder = top / "demo"
+    with open(top / "demo.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "swapped").exists():
+            sizes = {"TRAIN_PAIRS": 1500, "VALID_PAIRS": 24, "TEST_PAIRS": 25, "BPE_MERGES": 300}
+            result = subprocess.run(
+                ["bash", str(TOP / "data_prep" / "prepare_demo.sh"), str(folder)],
+                env=environment(SWAPPED_SAMPLE=5, **sizes),
+                capture_output=True,
+                text=True,
+            )
+            assert result.returncode == 0, result.stderr
     return folder

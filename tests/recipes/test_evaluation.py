@@ -3,21 +3,17 @@
 import json
 import shlex
 
-import pytest
-
 from shape_fairseq.evaluation.results import read
 from shape_fairseq.evaluation.significance import compare_all
 
 TINY = {"ARCH_SIZE": "tiny", "GPUS": 0, "UPDATES": 12, "SAVE_EVERY": 1, "MAX_SHIFT": 20}
-# An untrained model never ends a sentence; two tokens for one of the source are enough here.
+# An untrained model never ends a sentence; one token for one of the source is enough here.
 QUICK = {"GPUS": 0, "GENERATE_EXTRA": "--beam 1 --max-len-a 1 --max-len-b 5"}
 EXTRA = "--disable-validation --num-workers 0 --no-last-checkpoints"
 
 
-@pytest.fixture(scope="module")
-def trained(recipes, demo, tmp_path_factory):
+def train(recipes, demo, folder):
     """APE and SHAPE on INTERPOLATE, trained side by side."""
-    folder = tmp_path_factory.mktemp("checkpoints")
     batch = {"BATCH_TOKENS": 1500, "MAX_TOKENS": 1500, "EXTRA": EXTRA}
     started = {
         model: recipes.start("interpolate", model, DATA=demo, SAVE=folder / model, **batch, **TINY)
@@ -29,10 +25,8 @@ def trained(recipes, demo, tmp_path_factory):
     return {model: folder / model for model in started}
 
 
-@pytest.fixture(scope="module")
-def results(recipes, demo, trained, tmp_path_factory):
-    """The folder of both results."""
-    folder = tmp_path_factory.mktemp("results") / "results"
+def evaluate(recipes, demo, trained, folder):
+    """Both models evaluated side by side into one folder."""
     started = [
         recipes.start("evaluate", save, DATA=demo, RESULTS=folder, **QUICK)
         for save in trained.values()
@@ -42,10 +36,20 @@ def results(recipes, demo, trained, tmp_path_factory):
         assert process.returncode == 0, errors[-3000:]
         assert "macro average of valid (as in paper): BLEU" in output
         assert "macro average of all (split): BLEU" in output
-    return folder
 
 
-def test_a_result_records_what_it_depends_on(results, trained, demo):
+def test_from_checkpoints_to_tables(recipes, demo, tmp_path):
+    # One test, because pytest's processes would each train and translate for tests of their own.
+    trained = train(recipes, demo, tmp_path / "checkpoints")
+    results = tmp_path / "results"
+    evaluate(recipes, demo, trained, results)
+    check_records(results)
+    check_tables(recipes, results)
+    check_refusals(recipes, demo, trained["ape"], results, tmp_path / "other")
+
+
+def check_records(results):
+    """A result records what it depends on."""
     found = {path.name: json.loads(path.read_text()) for path in results.iterdir()}
     assert sorted(found) == ["interpolate-ape-seed1.json", "interpolate-shape-k20-seed1.json"]
     for result in found.values():
@@ -55,10 +59,11 @@ def test_a_result_records_what_it_depends_on(results, trained, demo):
         assert result["separators"]["valid"]["expected"] == 21
         assert result["separators"]["test"]["expected"] == 22
         signature = result["signature"]
-        # The end of an epoch takes the place of its update's own checkpoint.
         assert len(signature["averaged_updates"]) == 10
         assert signature["data"]["DATA"] == "demo"
-        assert signature["generation"]["lenpen"] == "0.6"
+        assert signature["generation"]["average"] == "10"
+        assert "--beam 4 --lenpen 0.6" in signature["generation"]["options"]
+        assert "--beam 1" in signature["generation"]["options"]  # ours, given later, wins
         assert signature["sacrebleu"].startswith("nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp")
         assert {"python", "torch", "sacrebleu"} <= signature["versions"].keys()
         assert result["training"]["updates"] == signature["averaged_updates"][-1]
@@ -67,7 +72,8 @@ def test_a_result_records_what_it_depends_on(results, trained, demo):
     assert len({result["signature"]["checkpoint"] for result in found.values()}) == 2
 
 
-def test_tables_and_significance_come_out_of_the_results(recipes, results):
+def check_tables(recipes, results):
+    """Tables and significance come out of the results."""
     files = sorted(results.iterdir())
     ape = json.loads(files[0].read_text())
     text = recipes.shape_fairseq("tables", *files)
@@ -80,18 +86,16 @@ def test_tables_and_significance_come_out_of_the_results(recipes, results):
     assert compared[0]["p_value"] is None and 0 < compared[1]["p_value"] <= 1
 
 
-def test_nothing_is_overwritten_and_too_few_checkpoints_are_refused(
-    recipes, demo, trained, results, tmp_path
-):
-    save = trained["ape"]
+def check_refusals(recipes, demo, save, results, unused):
+    """Nothing is overwritten, and what cannot be evaluated is refused with one line."""
     again = recipes.refused("evaluate", save, DATA=demo, RESULTS=results, **QUICK)
     assert "exists already" in again
-    other = {"DATA": demo, "RESULTS": tmp_path / "results", **QUICK}
+    other = {"DATA": demo, "RESULTS": unused, **QUICK}
     few = recipes.refused("evaluate", save, AVERAGE=50, **other)
     assert "50 are to be averaged" in few
     assert "no subset dev" in recipes.refused("evaluate", save, SUBSETS="dev", **other)
-    assert "recipe.txt is missing" in recipes.refused("evaluate", tmp_path, **other)
-    assert not (tmp_path / "results").exists()
+    assert "recipe.txt is missing" in recipes.refused("evaluate", demo, **other)
+    assert not unused.exists()
 
 
 def test_tuning_trains_evaluates_and_reports(recipes, demo, tmp_path):

@@ -27,7 +27,12 @@ def make_result(setting="vanilla", model="ape", seed=1, bleu=20.0, **changes) ->
         bleu={"as_in_paper": scores},
         separators={},
         training={"updates": 100, "seconds": 50.0, "parameters": 61, "hardware": "8 x V100"},
-        signature={"data": {"DATA": "wmt16"}, "generation": {"beam": "4"}, "checkpoint": str(seed)},
+        signature={
+            "data": {"DATA": "wmt16"},
+            "generation": {"beam": "4"},
+            "sacrebleu": "nrefs:1",
+            "training": {"SEED": str(seed), "BATCH_TOKENS": "112000"},
+        },
         hypotheses={},
         references={},
     )
@@ -94,6 +99,17 @@ def test_parameters_of_a_real_model_are_counted(build):
         model = build(arch)
         learned = sum(one.numel() for one in model.parameters() if one.requires_grad)
         assert averaging.count_parameters(model.state_dict()) == learned
+
+
+def test_subsets_have_groups_and_names(tmp_path):
+    (tmp_path / "statistics").mkdir()
+    (tmp_path / "statistics" / "subsets.tsv").write_text(
+        "subset\tparts\tsacrebleu\nvalid\tnewstest2010 newstest2011\t\ntest\tnewstest2014\t\n"
+        "newstest2010\tnewstest2010\twmt10\nnewstest2014\tnewstest2014\twmt14/full\n"
+    )
+    groups, names = scoring.read_subsets(tmp_path)
+    assert groups == {"valid": ["newstest2010", "newstest2011"], "test": ["newstest2014"]}
+    assert names == {"newstest2010": "wmt10", "newstest2014": "wmt14/full"}
 
 
 def test_hypotheses_are_sorted_and_must_be_complete(tmp_path):
@@ -212,7 +228,7 @@ def test_speed_is_not_compared_across_hardware():
 
 
 def test_other_data_gets_tables_without_the_papers_numbers():
-    demo = make_result(signature={"data": {"DATA": "demo"}, "checkpoint": "1"})
+    demo = make_result(signature=make_result().signature | {"data": {"DATA": "demo"}})
     first, second = tables.by_data([make_result(), demo])
     assert any(row and row[2] == "paper" for row in tables.table_2(first).rows)
     assert not any(row and row[2] == "paper" for row in tables.table_2(second).rows)
@@ -222,6 +238,9 @@ def test_seeds_that_differ_in_more_are_not_averaged():
     wider = {**make_result().signature, "generation": {"beam": "5"}}
     with pytest.raises(DataPrepError, match="seeds 1 and 2 differ in generation"):
         only(make_result(), make_result(seed=2, signature=wider))
+    shorter = {**make_result().training, "updates": 50}
+    with pytest.raises(DataPrepError, match="seeds 1 and 2 differ in updates"):
+        only(make_result(), make_result(seed=2, training=shorter))
     with pytest.raises(DataPrepError, match="two results of APE on vanilla with seed 1"):
         only(make_result(), make_result())
 
