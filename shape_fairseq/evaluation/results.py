@@ -1,7 +1,6 @@
 """The result of evaluating one model: what it is, what it scored, and how that came about."""
 
 import dataclasses
-import hashlib
 import json
 import platform
 import statistics
@@ -63,15 +62,6 @@ def read(path: Path) -> Result:
         return Result(**json.loads(Path(path).read_text(encoding="utf-8")))
     except (ValueError, TypeError) as error:
         raise DataPrepError(f"{path} is no result of recipes/evaluate.sh") from error
-
-
-def sha256(path: Path) -> str:
-    """The checksum of a file."""
-    with open(path, "rb") as file:
-        digest = hashlib.sha256()
-        for block in iter(lambda: file.read(1 << 20), b""):
-            digest.update(block)
-        return digest.hexdigest()
 
 
 def read_parameters(path: Path) -> dict[str, str]:

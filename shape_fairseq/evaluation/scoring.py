@@ -7,6 +7,7 @@ from pathlib import Path
 from sacrebleu.metrics import BLEU
 
 from data_prep.detokenize import detokenize_joined
+from data_prep.download import sha256
 from data_prep.errors import DataPrepError
 from data_prep.files import read_lines
 from data_prep.settings import JOIN, split_joined
@@ -128,11 +129,11 @@ def score(
             "hardware": (save / "hardware.txt").read_text(encoding="utf-8").strip(),
         },
         signature={
-            "checkpoint": results.sha256(checkpoint),
+            "checkpoint": sha256(checkpoint),
             "averaged_updates": extra["averaged_updates"],
             "data": {
                 **results.read_parameters(data / "parameters.txt"),
-                "dictionary": results.sha256(data / "dict.txt"),
+                "dictionary": sha256(data / "dict.txt"),
             },
             "training": recipe,
             "generation": settings,
