@@ -17,7 +17,7 @@ def draw_offsets(batch_size: int, max_shift: int, device: torch.device) -> Tenso
     fairseq seeds torch with the update number before each update, alike on all ranks. One draw
     from that generator makes a resumed run repeat the offsets; the rank makes them differ.
     """
-    seed = int(torch.randint(2**31, ()))  # always on the CPU: no host sync
+    seed = int(torch.randint(2**31, (), device="cpu"))  # on the CPU: no host sync
     rank = torch.distributed.get_rank() if torch.distributed.is_initialized() else 0
     # The CPU's generator uses 32 bits of its seed; the factor spreads neighbouring ranks over them.
     generator = torch.Generator(device).manual_seed((seed + rank * 0x9E3779B1) % 2**32)
