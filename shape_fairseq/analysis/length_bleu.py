@@ -111,10 +111,9 @@ def _shade_untrained(axis, buckets: list[dict]) -> None:
         start, end = untrained[0] - 0.5, untrained[-1] + 0.5
         axis.axvspan(start, end, color=figures.UNTRAINED, zorder=0)
         axis.text(
-            *((start + end) / 2, 0.98, "no training data"),
+            *(end, 1.01, "no training data"),
             transform=axis.get_xaxis_transform(),
-            ha="center",
-            va="top",
+            ha="right",
             fontsize=7.5,
             color="#555555",
         )
@@ -138,7 +137,7 @@ def plot(result: dict) -> dict:
         improvement.bar(places, gains, width * 0.92, color=colour, label=figures.title(label))
     improvement.axhline(0, color="#333333", linewidth=0.8)
     improvement.set_ylabel("BLEU improvement over APE")
-    improvement.set_title(f"{result['setting'].upper()}: BLEU by source length")
+    improvement.set_title(f"{result['setting'].upper()}: BLEU by source length", loc="left")
     for label in labels:
         absolute.plot(
             filled,

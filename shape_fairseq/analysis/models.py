@@ -4,6 +4,7 @@ import argparse
 import dataclasses
 import hashlib
 import logging
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +23,7 @@ LANGUAGES = ("en", "de")
 
 # fairseq tells of every step; the commands here print results.
 logging.getLogger("fairseq").setLevel(logging.WARNING)
+warnings.filterwarnings("ignore", "Support for mismatched key_padding_mask")
 
 
 def device(cpu: bool) -> torch.device:

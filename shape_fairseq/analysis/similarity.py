@@ -15,6 +15,7 @@ from .models import DataBin, device, load_for_inference, log, spread
 
 NAME = "similarity"
 PAPERS_OFFSETS = (0, 100, 250, 500)
+IN_A_ROW = 5  # sequences in the figure of appendix C
 
 
 def layer_states(model, tokens: torch.Tensor, offset: int) -> torch.Tensor:
@@ -80,25 +81,25 @@ def compute(
     }
 
 
-def _matrices(panels: list[list], titles: list[str], labels: list[str], offsets: list[int]):
-    """A grid of similarity matrices, a row for each model."""
-    rows, columns = len(panels), len(panels[0])
+def _matrices(rows: list[tuple[str, dict]], offsets: list[int]):
+    """Rows of similarity matrices: a model's label, and its matrices by their titles."""
+    columns = max(len(panels) for _, panels in rows)
     figure, axes = figures.subplots(
-        rows, columns, figsize=(0.9 + 1.65 * columns, 0.5 + 1.7 * rows), squeeze=False
+        *(len(rows), columns), figsize=(0.9 + 1.65 * columns, 0.3 + 1.8 * len(rows)), squeeze=False
     )
-    for row, label in enumerate(labels):
-        for column, matrix in enumerate(panels[row]):
-            axis = axes[row][column]
-            texts = [[f"{value:.2f}" for value in line] for line in matrix]
+    for line, (label, panels) in zip(axes, rows, strict=True):
+        for axis, (title, matrix) in zip(line, panels.items(), strict=False):
+            texts = [[f"{value:.2f}" for value in values] for values in matrix]
             mesh = figures.heat_map(axis, matrix, texts, cmap="viridis", vmin=0, vmax=1)
             axis.set_aspect("equal")
             axis.invert_yaxis()
+            axis.set_title(title)
             axis.set_xticklabels(offsets, fontsize=7)
-            axis.set_yticklabels(offsets if column == 0 else [], fontsize=7)
-            if row == 0:
-                axis.set_title(titles[column])
-        axes[row][0].set_ylabel(f"{figures.title(label)}\noffset $k_1$", fontweight="bold")
-        axes[-1][0].set_xlabel("offset $k_2$")
+            axis.set_yticklabels(offsets if axis is line[0] else [], fontsize=7)
+        for axis in line[len(panels) :]:
+            axis.set_axis_off()
+        line[0].set_ylabel(f"{figures.title(label)}\noffset $k_1$", fontweight="bold")
+    axes[-1][0].set_xlabel("offset $k_2$")
     figure.colorbar(mesh, ax=axes, label="cosine similarity", shrink=0.8, pad=0.01)
     return figure
 
@@ -106,21 +107,23 @@ def _matrices(panels: list[list], titles: list[str], labels: list[str], offsets:
 def plot(result: dict) -> dict:
     """Figure 2 by layer, averaged over the sequences; appendix C by sequence, last layer."""
     models, offsets = result["models"], result["offsets"]
-    labels = list(models)
-    layers = len(models[labels[0]]["layers"])
-    by_layer = _matrices(
-        [models[label]["layers"] for label in labels],
-        ["embeddings", *(f"layer {number}" for number in range(1, layers))],
-        labels,
-        offsets,
-    )
-    by_sequence = _matrices(
-        [[one[-1] for one in models[label]["sequences"]] for label in labels],
-        [f"#{index}" for index in result["sequence_ids"]],
-        labels,
-        offsets,
-    )
-    return {NAME: by_layer, f"{NAME}-sequences": by_sequence}
+    by_layer = [
+        (label, {f"layer {n}" if n else "embeddings": one for n, one in enumerate(found["layers"])})
+        for label, found in models.items()
+    ]
+    numbers = result["sequence_ids"]
+    by_sequence = [
+        (label, {f"#{numbers[n]}": found["sequences"][n][-1] for n in range(*part)})
+        for part in (
+            (start, min(start + IN_A_ROW, len(numbers)))
+            for start in range(0, len(numbers), IN_A_ROW)
+        )
+        for label, found in models.items()
+    ]
+    return {
+        NAME: _matrices(by_layer, offsets),
+        f"{NAME}-sequences": _matrices(by_sequence, offsets),
+    }
 
 
 def main(arguments: list[str]) -> None:
