@@ -52,9 +52,13 @@ def add_models(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cpu", action="store_true", help="use no GPU")
 
 
+def add_setting(parser: argparse.ArgumentParser, setting: str) -> None:
+    parser.add_argument("--setting", choices=SETTINGS, default=setting, help="default: %(default)s")
+
+
 def add_subset(parser: argparse.ArgumentParser, setting: str) -> None:
     """Options of analyses that read one subset of a data-bin."""
-    parser.add_argument("--setting", choices=SETTINGS, default=setting, help="default: %(default)s")
+    add_setting(parser, setting)
     parser.add_argument("--subset", default="valid", help="default: %(default)s")
 
 

@@ -82,8 +82,8 @@ def swapping(runs: Runs) -> Verdict:
         return NOT_MEASURED
     ape, shape = models["ape"], models["shape"]
     measured = (
-        f"SHAPE {shape['bleu']['original']:.1f} − {shape['drop']:.2f},"
-        f" APE {ape['bleu']['original']:.1f} − {ape['drop']:.2f}"
+        f"SHAPE {shape['bleu']['original']:.1f}, drop {shape['drop']:.2f};"
+        f" APE {ape['bleu']['original']:.1f}, drop {ape['drop']:.2f}"
     )
     if min(model["bleu"]["original"] for model in (ape, shape)) < LOWEST_BLEU:
         return Verdict(f"{measured}: too little BLEU to lose", UNKNOWN)
@@ -168,7 +168,7 @@ CLAIMS = (
     Claim(
         "Moving a sentence costs SHAPE less than APE.",
         "table 1",
-        "SHAPE {:.1f} − {:.2f}, APE {:.1f} − {:.2f}".format(
+        "SHAPE {:.1f}, drop {:.2f}; APE {:.1f}, drop {:.2f}".format(
             *swap.PAPER["shape"][::2], *swap.PAPER["ape"][::2]
         ),
         "BLEU of Y1' lost when X1 is moved to the end is less for SHAPE; judged only if both"

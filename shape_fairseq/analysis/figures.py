@@ -17,24 +17,24 @@ MARKERS = {"ape": "o", "shape": "s", "rpe": "^"}
 UNTRAINED = "#e4e4e4"
 EMPTY = "#f4f4f4"
 
-plt.rcParams.update(
-    {
-        "figure.dpi": 150,
-        "figure.constrained_layout.use": True,
-        "savefig.facecolor": "white",
-        "font.size": 9,
-        "axes.titlesize": 9.5,
-        "axes.titleweight": "bold",
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "axes.axisbelow": True,
-        "grid.color": "#dddddd",
-        "grid.linewidth": 0.6,
-        "legend.frameon": False,
-        "lines.markersize": 4,
-        "svg.hashsalt": "shape-fairseq",
-    }
-)
+STYLE = {
+    "figure.dpi": 150,
+    "figure.constrained_layout.use": True,
+    "savefig.facecolor": "white",
+    "font.size": 9,
+    "axes.titlesize": 9.5,
+    "axes.titleweight": "bold",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "axes.prop_cycle": plt.cycler(color=["#6b7280"]),  # of what is no model
+    "grid.color": "#dddddd",
+    "grid.linewidth": 0.6,
+    "legend.frameon": False,
+    "lines.markersize": 4,
+    "svg.hashsalt": "shape-fairseq",
+}
+plt.rcParams.update(STYLE)
 
 
 def title(label: str) -> str:

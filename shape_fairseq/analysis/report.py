@@ -67,9 +67,12 @@ def inlined(path: Path) -> str:
 def figure(json_path: Path, title: str) -> str:
     """All figures of an analysis."""
     images = []
-    for image in sorted(json_path.parent.glob(f"{json_path.stem}*.svg")) or sorted(
-        json_path.parent.glob(f"{json_path.stem}*.png")
-    ):
+    # The figure of the analysis' own name comes before those with more in their names.
+    vectors, pixels = (
+        sorted(json_path.parent.glob(f"{json_path.stem}*.{ending}"), key=lambda path: path.stem)
+        for ending in ("svg", "png")
+    )
+    for image in vectors or pixels:
         alt = html.escape(f"{title}: {image.stem.replace('-', ' ')}", quote=True)
         images.append(f'<img src="{inlined(image)}" alt="{alt}">')
     return f"<figure>{''.join(images)}</figure>" if images else "<p>The figure is missing.</p>"
