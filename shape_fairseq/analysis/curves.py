@@ -12,9 +12,12 @@ from ..evaluation.scoring import read_text
 from . import base, figures
 
 NAME = "curves"
-VALIDATION = re.compile(r"\| valid on .*\bppl ([\d.]+).*\bnum_updates (\d+)")
+# fairseq's "simple" and "tqdm" formats, and its "json" one.
+VALIDATION = re.compile(
+    r'(?:\| valid on .*\bppl |"valid_ppl": ")([\d.]+).*num_updates(?: |": ")(\d+)'
+)
 # fairseq tells the time in the lines of the training, those of the validation have none.
-CLOCK = re.compile(r"\bnum_updates[= ](\d+).*\bwall[= ]([\d.]+)")
+CLOCK = re.compile(r'\bnum_updates(?:[= ]|": ")(\d+).*\bwall(?:[= ]|": ")([\d.]+)')
 
 
 def read_log(path: Path) -> tuple[dict[int, float], dict[int, float]]:
