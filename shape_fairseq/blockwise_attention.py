@@ -101,24 +101,33 @@ def add_by_distance(
     if block.near.stop < block.keys:
         scores[:, :, block.near.stop :] += by_distance[:, :, -1:]
     if block.width > 0:
-        distances, columns = band(block, by_distance.size(2))
-        after = block.width + block.height - 1 - columns.stop
-        padded = torch.cat(
-            [
-                by_distance[:, :, :1].expand(-1, -1, columns.start),
-                by_distance[:, :, distances],
-                by_distance[:, :, -1:].expand(-1, -1, after),
-            ],
-            dim=2,
-        )
-        scores[:, :, block.near] += skewed(padded, block)
+        scores[:, :, block.near] += near_terms(by_distance, block)
+
+
+def near_terms(by_distance: Tensor, block: Block) -> Tensor:
+    """The terms of the near keys, n x q x near keys."""
+    distances, columns = band(block, by_distance.size(2))
+    if block.height == 1:  # a step of generation
+        return by_distance[:, :, distances]
+    after = block.width + block.height - 1 - columns.stop
+    padded = torch.cat(
+        [
+            by_distance[:, :, :1].expand(-1, -1, columns.start),
+            by_distance[:, :, distances],
+            by_distance[:, :, -1:].expand(-1, -1, after),
+        ],
+        dim=2,
+    )
+    return skewed(padded, block)
 
 
 def sum_by_distance(weights: Tensor, block: Block, distances: int) -> Tensor:
     """Sum weights (n x q x k) that have the same distance: n x q x R."""
     n, q, _ = weights.shape
     sums = weights.new_zeros(n, q, distances)
-    if block.width > 0:
+    if block.height == 1 and block.width > 0:
+        sums[:, :, band(block, distances)[0]] = weights[:, :, block.near]
+    elif block.width > 0:
         known, columns = band(block, distances)
         padded = weights.new_zeros(n, q, block.width + q - 1)
         skewed(padded, block).copy_(weights[:, :, block.near])

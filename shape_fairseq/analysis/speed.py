@@ -71,16 +71,16 @@ def seconds(step: Step, turn: int, where: torch.device) -> float:
 
 
 def in_turns(
-    steps: dict[str, Step], turns: int, where: torch.device, title: str
+    steps: dict[str, Step], turns: int, where: torch.device, title: str, warm_up: int = WARM_UP
 ) -> dict[str, list[float]]:
     """Seconds of each model in every turn; the order changes, so that none is always first."""
     labels = list(steps)
     found: dict[str, list[float]] = {label: [] for label in labels}
-    for turn in tqdm(range(WARM_UP + turns), desc=title, unit="turn", disable=None, leave=False):
+    for turn in tqdm(range(warm_up + turns), desc=title, unit="turn", disable=None, leave=False):
         first = turn % len(labels)
         for label in labels[first:] + labels[:first]:
             taken = seconds(steps[label], turn, where)
-            if turn >= WARM_UP:
+            if turn >= warm_up:
                 found[label].append(taken)
     return found
 
