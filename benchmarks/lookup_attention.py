@@ -4,6 +4,8 @@ Written from the formulas of Shaw et al. (section 3.3), to be measured against. 
 are looked up, multiplied and kept for the backward pass.
 """
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -21,8 +23,8 @@ def lookup_attention(
     value: Tensor,  # N x K x d
     relative_keys: Tensor,  # R x d
     relative_values: Tensor,  # R x d
-    mask: Tensor | None,  # added to the scores, N x Q x K or broadcast to it
-    dropout,
+    mask: Tensor | None = None,  # added to the scores, N x Q x K or broadcast to it
+    dropout: Callable[[Tensor], Tensor] = lambda weights: weights,
 ) -> Tensor:
     """The same result as `relative_attention`, through embeddings of the matrix of distances."""
     max_distance = relative_keys.size(0) // 2

@@ -10,6 +10,7 @@ import dataclasses
 import os
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,14 +20,16 @@ from fairseq.data import Dictionary
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 from fairseq.modules import MultiheadAttention
 from fairseq.sequence_generator import SequenceGenerator
-from torch import nn
+from torch import Tensor, nn
+from torch.nn import functional
 
 import shape_fairseq  # noqa: F401 - registers the models
-from benchmarks.lookup_attention import LookupMultiheadAttention
+from benchmarks.lookup_attention import LookupMultiheadAttention, lookup_attention
 from data_prep.errors import run
 from shape_fairseq.analysis import base, figures
 from shape_fairseq.analysis.models import device
 from shape_fairseq.analysis.speed import Step, in_turns, peak_memory, summarize
+from shape_fairseq.blockwise_attention import blockwise_relative_attention
 from shape_fairseq.evaluation.results import versions
 from shape_fairseq.evaluation.tables import Table
 from shape_fairseq.relative_attention import RelativeMultiheadAttention
@@ -99,8 +102,14 @@ GOALS = (
     Goal("RPE training step / APE", "training", (27,), speed_of("rpe"), 0.95),
     Goal("RPE training step / APE", "training", (270,), speed_of("rpe"), 0.90),
     Goal("RPE training step / APE", "training", (1024,), speed_of("rpe"), 0.80),
-    Goal("RPE attention / T×T×d", "attention", (512,), times_faster_than_lookup, 3),
-    Goal("RPE attention's extra memory", "attention", (2048,), extra_memory, 0.25, at_most=True),
+    *(
+        Goal(f"RPE {level} / T×T×d", level, (512,), times_faster_than_lookup, 3)
+        for level in ("kernel", "causal kernel", "attention", "causal attention")
+    ),
+    *(
+        Goal(f"RPE {level}'s extra memory", level, (2048,), extra_memory, 0.25, at_most=True)
+        for level in ("kernel", "causal kernel", "attention", "causal attention")
+    ),
     Goal("RPE beam-4 generation / APE", "beam 4", LENGTHS, speed_of("rpe"), 0.90),
 )
 
@@ -120,6 +129,43 @@ def attention_module(model: str, causal: bool) -> nn.Module:
         max_relative_distance=DEFAULT_MAX_RELATIVE_DISTANCE,
         causal=causal,
     )
+
+
+def stock_kernel(query: Tensor, key: Tensor, value: Tensor, *_, mask: Tensor | None) -> Tensor:
+    """What fairseq's attention does between its projections: torch's fused attention."""
+    heads = (one.unflatten(0, (-1, HEADS)) for one in (query, key, value))  # B x heads x T x d
+    fused = functional.scaled_dot_product_attention(*heads, attn_mask=mask, scale=1.0)
+    return fused.flatten(0, 1)
+
+
+def kernel_steps(causal: bool) -> Callable:
+    """Forward and backward through what is between the projections: heads in, heads out."""
+
+    def steps(models: tuple[str, ...], length: int, conditions: Conditions) -> dict[str, Step]:
+        sequences, width = HEADS * batch_size(length, conditions), WIDTH // HEADS
+        heads = [
+            torch.randn(length, sequences, width, device=conditions.where).transpose(0, 1)
+            for _ in range(4)
+        ]
+        *inputs, above = heads
+        distances = 2 * DEFAULT_MAX_RELATIVE_DISTANCE + 1
+        inputs += [torch.randn(distances, width, device=conditions.where) for _ in range(2)]
+        for tensor in inputs:
+            tensor.requires_grad_()
+        future = torch.full((length, length), -torch.inf, device=conditions.where).triu(1)
+        mask = future if causal else None
+        kernels = {
+            "ape": partial(stock_kernel, mask=mask),
+            "rpe": partial(blockwise_relative_attention, causal=causal),
+            LOOKUP: partial(lookup_attention, mask=mask),
+        }
+
+        def step_of(kernel: Callable) -> Step:
+            return lambda _: torch.autograd.grad(kernel(*inputs), inputs, above, allow_unused=True)
+
+        return {model: step_of(kernels[model]) for model in models}
+
+    return steps
 
 
 def attention_steps(causal: bool) -> Callable:
@@ -243,22 +289,21 @@ def generation_steps(beam: int) -> Callable:
 
 
 ALL = tuple(TITLES)
+ATTENTION = ("ape", "rpe", LOOKUP)
 LEVELS = {
-    "attention": Level(
-        "attention of an encoder layer", ("ape", "rpe", LOOKUP), 7, attention_steps(False)
-    ),
-    "causal attention": Level(
-        "attention of a decoder layer", ("ape", "rpe", LOOKUP), 7, attention_steps(True)
-    ),
+    "kernel": Level("attention, no projections", ATTENTION, 7, kernel_steps(False)),
+    "causal kernel": Level("causal attention, no projections", ATTENTION, 7, kernel_steps(True)),
+    "attention": Level("attention of an encoder layer", ATTENTION, 7, attention_steps(False)),
+    "causal attention": Level("attention of a decoder layer", ATTENTION, 7, attention_steps(True)),
     "training": Level("training step", ALL, 5, training_steps),
-    "greedy": Level("greedy generation", ALL, 3, generation_steps(1), False),
-    "beam 4": Level("beam-4 generation", ALL, 3, generation_steps(4), False),
+    "greedy": Level("greedy generation", ALL, 3, generation_steps(1), memory=False),
+    "beam 4": Level("beam-4 generation", ALL, 3, generation_steps(4), memory=False),
 }
 
 
 def too_large(model: str, level: str, length: int, where: torch.device) -> bool:
     """Whether the T x T x d tensors of all layers do not fit into the memory."""
-    layers = {"training": LAYERS, "attention": 1, "causal attention": 1}.get(level, 0)
+    layers = {"training": LAYERS, "greedy": 0, "beam 4": 0}.get(level, 1)
     # Keys and values, kept for the backward pass, and the gradients of one layer's.
     needed = (2 * layers + 2) * length**2 * (WIDTH // HEADS) * 4
     if where.type == "cuda":
@@ -376,10 +421,9 @@ def plot(cells: dict[str, dict[int, dict]]) -> dict:
 
 
 def growth(cells: dict[str, dict[int, dict]]) -> Iterator[str]:
-    """How time and memory of the attention grow from the second longest to the longest."""
-    for level in ("attention", "causal attention"):
-        by_length = cells.get(level, {})
-        if len(by_length) < 2:
+    """How time and memory grow from the second longest to the longest."""
+    for level, by_length in cells.items():
+        if len(by_length) < 2 or not LEVELS[level].memory:
             continue
         shorter, longer = list(by_length)[-2:]
         for model in LEVELS[level].models:
