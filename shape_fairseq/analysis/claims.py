@@ -97,9 +97,9 @@ def extrapolation(model: str) -> Callable[[Runs], Verdict]:
         if ours is None or ape is None:
             return NOT_MEASURED
         count = runs.analyses["extrapolate", "length-bleu"]["sequences"]["untrained"]
+        chance = f"{count:,} sentences, p = {models[model]['untrained_p_value']:.3f}"
         return verdict(
-            f"{model.upper()} {ours:.2f}, APE {ape:.2f}: {ours - ape:+.2f} ({count:,} sentences)",
-            ours > ape,
+            f"{model.upper()} {ours:.2f}, APE {ape:.2f}: {ours - ape:+.2f} ({chance})", ours > ape
         )
 
     return check
@@ -179,14 +179,16 @@ CLAIMS = (
         "SHAPE extrapolates better than APE.",
         "figure 3, EXTRAPOLATE",
         f"a figure; all of test: {_gain('extrapolate')}",
-        "BLEU of all sentences longer than any in training is higher for SHAPE.",
+        "BLEU of all sentences longer than any in training is higher for SHAPE (p: paired"
+        " bootstrap).",
         extrapolation("shape"),
     ),
     Claim(
         "RPE extrapolates better than APE.",
         "figure 3, EXTRAPOLATE",
         f"a figure; all of test: {_gain('extrapolate', 'rpe')}",
-        "BLEU of all sentences longer than any in training is higher for RPE.",
+        "BLEU of all sentences longer than any in training is higher for RPE (p: paired"
+        " bootstrap).",
         extrapolation("rpe"),
     ),
     Claim(
