@@ -1,6 +1,7 @@
 """Figure 3 and appendix D: BLEU by source length, and its improvement over APE."""
 
 import dataclasses
+import logging
 import statistics
 from collections.abc import Iterable
 from pathlib import Path
@@ -19,6 +20,9 @@ from .buckets import Buckets
 NAME = "length-bleu"
 BASELINE = "ape"
 FEWEST = 10  # sequences in the last bucket: BLEU of fewer says nothing
+
+# sacreBLEU tells of every step of its bootstrap.
+logging.getLogger("sacrebleu").setLevel(logging.WARNING)
 
 Sequence = tuple[str, int]  # a subset and a place in it
 
