@@ -261,6 +261,18 @@ def test_scores_are_compared_with_the_papers_words(data):
     assert on("interpolate") == claims.HOLDS
 
 
+def test_speed_is_judged_over_all_settings():
+    def verdict(*speeds):
+        analyses = {
+            (setting, "speed"): {"models": {"shape": {"training": {"speed": speed}}}}
+            for setting, speed in zip(("vanilla", "interpolate"), speeds, strict=True)
+        }
+        return check("SHAPE's training is as fast", analyses)
+
+    assert verdict(1.02, 0.93) == claims.Verdict("x1.02 (VANILLA), x0.93 (INTERPOLATE)", "holds")
+    assert verdict(0.95, 0.91).verdict == claims.FAILS
+
+
 def token_ratios(rare: float, all_tokens: float, untrained: float) -> dict:
     rows = [{"tokens": 0, "ratio": None}, {"tokens": 50, "ratio": rare}]
     rows += [{"tokens": 100, "ratio": rare}, {"tokens": 900, "ratio": all_tokens}]
