@@ -194,10 +194,12 @@ def main(arguments: list[str]) -> None:
     )
     base.publish(args.out, NAME, signed, result, plot(result))
     baseline, compared = map(figures.title, result["models"])
-    for part in ("all", "trained", "untrained"):
+    places = {"all": "gold tokens"}
+    if trained is not None:
+        places |= {"trained": "at trained positions", "untrained": "beyond trained positions"}
+    for part, place in places.items():
         if (found := result[part])["tokens"]:
-            where = {"all": "gold tokens", "trained": "at trained positions"}
             print(
-                f"{compared} scores {found['ratio']:.1%} of {found['tokens']:,}"
-                f" {where.get(part, 'beyond trained positions')} higher than {baseline}"
+                f"{compared} scores {found['ratio']:.1%} of {found['tokens']:,} {place} higher"
+                f" than {baseline}"
             )
