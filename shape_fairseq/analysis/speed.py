@@ -1,7 +1,8 @@
 """Table 6: training and generation speed relative to APE, peak memory, parameters.
 
 All models take turns on the same batches, so that a noisy machine slows all of them, and a model's
-speed is the median of its ratios to APE, turn by turn.
+speed is the median of its ratios to APE, turn by turn. On a CPU the time is what the process spent
+computing: what other programs took is not counted.
 """
 
 import argparse
@@ -25,6 +26,8 @@ from tqdm import tqdm
 from data_prep.errors import DataPrepError
 
 from ..compat import allocations
+from ..evaluation import paper
+from ..evaluation.tables import NOT_REPORTED, Table
 from . import base, figures
 from .models import DataBin, batches, device, load, spread
 
@@ -63,11 +66,13 @@ def synchronize(where: torch.device) -> None:
 
 
 def seconds(step: Step, turn: int, where: torch.device) -> float:
+    """How long a step takes: wall clock on a GPU, computing time on the CPU."""
+    clock = time.perf_counter if where.type == "cuda" else time.process_time
     synchronize(where)
-    start = time.perf_counter()
+    start = clock()
     step(turn)
     synchronize(where)
-    return time.perf_counter() - start
+    return clock() - start
 
 
 def in_turns(
@@ -221,6 +226,28 @@ def plot(result: dict) -> dict:
         if axis is not axes[0]:
             axis.set_yticklabels([])
     return {NAME: figure}
+
+
+def table(result: dict) -> Table:
+    """Table 6 as far as a few steps can tell, with the paper's speed."""
+    rows = []
+    for label, found in result["models"].items():
+        theirs = paper.TABLE_2.get((result["setting"], label))
+        rows.append(
+            [
+                figures.title(label),
+                f"{found['training']['seconds'] * 1000:.0f} ms",
+                f"x{found['training']['speed']:.2f}",
+                NOT_REPORTED if theirs is None else f"x{theirs[-1]:.2f}",
+                f"x{found['generation']['speed']:.2f}",
+                f"{found['step_memory'] / 1e6:.1f} MB",
+                f"{found['parameters']:,}",
+            ]
+        )
+    header = ["Model", "Training step", "Speed", "Paper", "Generation", "Memory", "Parameters"]
+    turns = len(next(iter(result["models"].values()))["training"]["turns"])
+    note = f"Medians of {turns} turns on {result['device']}; memory of a step beyond the weights."
+    return Table(f"Table 6: speed on {result['setting'].upper()}", header, rows, [note])
 
 
 def main(arguments: list[str]) -> None:
