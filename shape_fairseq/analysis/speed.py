@@ -35,6 +35,7 @@ NAME = "speed"
 BASELINE = "ape"
 WARM_UP = 2  # turns that are not counted
 
+Clock = Callable[[], float]
 Step = Callable[[int], None]  # what a model does in its turn of this number
 
 # fairseq uses a name of torch that is going to change.
@@ -65,9 +66,13 @@ def synchronize(where: torch.device) -> None:
         torch.cuda.synchronize()
 
 
-def seconds(step: Step, turn: int, where: torch.device) -> float:
-    """How long a step takes: wall clock on a GPU, computing time on the CPU."""
-    clock = time.perf_counter if where.type == "cuda" else time.process_time
+def computing_clock(where: torch.device) -> Clock:
+    """Wall clock on a GPU, computing time on the CPU."""
+    return time.perf_counter if where.type == "cuda" else time.process_time
+
+
+def seconds(step: Step, turn: int, where: torch.device, clock: Clock) -> float:
+    """How long a step takes."""
     synchronize(where)
     start = clock()
     step(turn)
@@ -76,7 +81,12 @@ def seconds(step: Step, turn: int, where: torch.device) -> float:
 
 
 def in_turns(
-    steps: dict[str, Step], turns: int, where: torch.device, title: str, warm_up: int = WARM_UP
+    steps: dict[str, Step],
+    turns: int,
+    where: torch.device,
+    title: str,
+    warm_up: int = WARM_UP,
+    clock: Clock | None = None,
 ) -> dict[str, list[float]]:
     """Seconds of each model in every turn; the order changes, so that none is always first."""
     labels = list(steps)
@@ -84,7 +94,7 @@ def in_turns(
     for turn in tqdm(range(warm_up + turns), desc=title, unit="turn", disable=None, leave=False):
         first = turn % len(labels)
         for label in labels[first:] + labels[:first]:
-            taken = seconds(steps[label], turn, where)
+            taken = seconds(steps[label], turn, where, clock or computing_clock(where))
             if turn >= warm_up:
                 found[label].append(taken)
     return found
