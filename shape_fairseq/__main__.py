@@ -13,6 +13,8 @@ COMMANDS = {
     "significance": ("evaluation.significance", "paired bootstrap of results against APE"),
     "max-shift": ("evaluation.max_shift", "choose SHAPE's maximum shift from results"),
     "tables": ("evaluation.tables", "print the paper's tables from results"),
+    "export": ("export", "write a stock fairseq checkpoint or a CTranslate2 model"),
+    "translate": ("translate", "translate raw text with an exported model"),
 }
 
 
