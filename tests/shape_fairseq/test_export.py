@@ -6,6 +6,7 @@ import ctranslate2
 import pytest
 import torch
 from fairseq.data import Dictionary
+from fairseq.sequence_generator import SequenceGenerator
 from torch import nn
 
 from data_prep.errors import DataPrepError
@@ -18,6 +19,7 @@ from shape_fairseq.ctranslate2_model import (
     specification,
 )
 from shape_fairseq.export import Checkpoint, stock_weights
+from shape_fairseq.translate import Model, Search
 from tests.shape_fairseq.conftest import parse_options, vocabulary
 
 PRE_NORM = ("--encoder-normalize-before", "--decoder-normalize-before")
@@ -48,6 +50,34 @@ def test_ctranslate2_gives_fairseqs_probabilities_at_all_lengths(
     for (source, target), scored in zip(pairs, results, strict=True):
         expected = fairseq_scores(model, source, target)
         torch.testing.assert_close(torch.tensor(scored.log_probs), expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.parametrize("lenpen", [0.0, 0.6, 1.0])
+def test_beam_search_finds_what_fairseqs_finds(
+    export_model, save_checkpoint, data_folder, arch, lenpen
+):
+    folder = export_model(arch)
+    words = Dictionary.load(str(data_folder / "dict.txt"))
+    fairseq_model = build(Checkpoint(save_checkpoint(arch)), [words, words])
+    search = Search(beam=4, lenpen=lenpen, max_len_a=0, max_len_b=30)
+    generator = SequenceGenerator(
+        [fairseq_model], words, beam_size=4, max_len_a=0, max_len_b=30, len_penalty=lenpen
+    )
+    batch = [torch.randint(4, 40, (length,)) for length in range(1, 60, 2)]
+    model = Model(folder, threads=1)
+    results = model.submit([[words[int(i)] for i in source] for source in batch], search)
+    ended = 0
+    for source, result in zip(batch, results, strict=True):
+        tokens = torch.cat([source, torch.tensor([words.eos()])])[None]
+        sample = {
+            "net_input": {"src_tokens": tokens, "src_lengths": torch.tensor([tokens.size(1)])}
+        }
+        best = generator.generate([fairseq_model], sample)[0][0]["tokens"]
+        if len(best) <= 30:  # fairseq and CTranslate2 differ in how they end what has no end
+            ended += 1
+            assert result.result().hypotheses[0] == [words[int(index)] for index in best]
+    assert ended > 3, "too few sentences were compared"
 
 
 @pytest.mark.parametrize(
