@@ -7,7 +7,10 @@ from data_prep import bpe
 from tests.end_to_end.commands import REPOSITORY, USER_DIR, run
 
 # One sentence a batch: without the extension fairseq 0.12.2 fails on padding with torch 2.
-ONE_BY_ONE = ("--cpu", "--batch-size", "1", "--num-workers", "0")
+ONE_BY_ONE = (
+    *("--cpu", "--num-workers", "0"),
+    *("--batch-size", "1", "--required-batch-size-multiple", "1"),
+)
 
 
 def shape_fairseq(*arguments: object, stdin: str = "") -> subprocess.CompletedProcess:
