@@ -5,7 +5,8 @@
 
 DATA is a folder that data_prep made. All of them translate the same sentences with the same beam on
 the CPU and take turns; the best of the rounds counts. The time to start (imports, loading the
-model), measured on a single sentence, is subtracted and shown in a column of its own.
+model), measured on a single sentence, is subtracted and shown in columns of its own. On a machine
+with other work look at the time on the cores, which counts all threads, and not at the clock.
 """
 
 import argparse
@@ -14,7 +15,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -123,34 +123,43 @@ def head(source: Path, target: Path, lines: int) -> list[str]:
     return [line.decode("utf-8") for line in first]
 
 
+def spent() -> tuple[float, float]:
+    """The time on the clock, and the time that all commands so far had on a core."""
+    times = os.times()
+    return times.elapsed, times.children_user + times.children_system
+
+
 def measure(tools: dict[str, Tool], inputs: tuple[Path, Path], one: tuple[Path, Path], rounds: int):
-    """The best time of each tool and of its start, and its translations; tools take turns."""
-    times: dict[str, list[float]] = {name: [] for name in tools}
-    starts: dict[str, list[float]] = {name: [] for name in tools}
+    """Best seconds (clock, cores) of each tool and of its start, and its translations."""
+    best: dict[tuple[str, str], list[float]] = {}
     outputs: dict[str, list[str]] = {}
     for _ in range(rounds):
         for name, tool in tools.items():
-            for paths, spent in ((one, starts), (inputs, times)):
-                started = time.perf_counter()
+            for paths, what in ((one, "start"), (inputs, "all")):
+                before = spent()
                 outputs[name] = tool(*paths)
-                spent[name].append(time.perf_counter() - started)
-    return {name: (min(times[name]), min(starts[name]), outputs[name]) for name in tools}
+                now = [after - start for after, start in zip(spent(), before, strict=True)]
+                best[name, what] = list(map(min, now, best.get((name, what), now)))
+    return {name: (best[name, "all"], best[name, "start"], outputs[name]) for name in tools}
 
 
 def report(model: str, measured: dict, reference: list[str]) -> list[dict]:
     """A row for each tool: speed without the start, BLEU, lines as in fairseq-generate."""
-    baseline = measured["fairseq-generate"]
+    baseline = measured["fairseq-generate"][2]
     rows = []
-    for tool, (seconds, start, texts) in measured.items():
-        speed = len(texts) / max(seconds - start, 1e-9)
-        same = sum(map(str.__eq__, texts, baseline[2])) / len(texts)
+    for tool, (total, start, texts) in measured.items():
+        seconds, core_seconds = (both - first for both, first in zip(total, start, strict=True))
+        # On a busy machine the start can vary by more than the translation takes.
+        speed = round(len(texts) / seconds, 1) if seconds > 0.1 * start[0] else "too few sentences"
+        same = sum(map(str.__eq__, texts, baseline)) / len(texts)
         rows.append(
             {
                 "model": model,
                 "tool": tool,
-                "sentences_per_second": round(speed, 1),
-                "ratio": round(speed * (baseline[0] - baseline[1]) / len(baseline[2]), 1),
-                "start_seconds": round(start, 1),
+                "sentences_per_second": speed,
+                "core_milliseconds_per_sentence": round(1000 * core_seconds / len(texts), 1),
+                "start_seconds": round(start[0], 1),
+                "start_core_seconds": round(start[1], 1),
                 "bleu": round(BLEU().corpus_score(texts, [reference]).score, 2),
                 "identical": round(100 * same, 1),
             }
@@ -186,8 +195,12 @@ def main() -> None:
             binarize(paths[0], args.data / "dict.txt", langs)
         reference = head(raw / f"{args.subset}.{langs[1]}", scratch / "reference", args.sentences)
         print(f"{len(reference)} sentences, {available_cores()} cores, best of {args.rounds}")
-        print("| model | tool | sentences/s | ratio | start (s) | BLEU | identical lines (%) |")
-        print("|---|---|---|---|---|---|---|", flush=True)
+        print(
+            "| model | tool | sentences/s | core ms a sentence | start (s) | start (core s) |",
+            end="",
+        )
+        print(" BLEU | identical lines (%) |")
+        print("|---|---|---|---|---|---|---|---|", flush=True)
         rows = []
         for model in args.models:
             name, _, checkpoint = model.partition("=")
