@@ -38,6 +38,7 @@ setup(
     ],
     extras_require={
         "analysis": ["matplotlib", "tensorboardX"],
+        "ctranslate2": ["ctranslate2>=4.0"],
         "dev": ["hypothesis", "pytest", "pytest-xdist", "ruff"],
     },
     entry_points={"console_scripts": ["shape-fairseq = shape_fairseq.__main__:main"]},
