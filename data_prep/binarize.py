@@ -22,7 +22,8 @@ SHARES_PER_CORE = 4
 def encode_line(
     dictionary, line: str, line_tokenizer: Callable, consumer: Callable, append_eos: bool, **_
 ):
-    """A line as fairseq's Dictionary.encode_line gives it, in a quarter of the time."""
+    """A line as fairseq's Dictionary.encode_line gives it, in a fraction of the time."""
+    import numpy
     import torch
 
     # fairseq writes each symbol into the tensor on its own, which is most of its work.
@@ -31,7 +32,9 @@ def encode_line(
     if dictionary.unk_index in ids:
         for word, symbol in zip(words, ids, strict=True):
             consumer(word, symbol)
-    return torch.IntTensor([*ids, dictionary.eos_index] if append_eos else ids)
+    if append_eos:
+        ids.append(dictionary.eos_index)
+    return torch.from_numpy(numpy.array(ids, dtype=numpy.int32))
 
 
 @contextmanager
