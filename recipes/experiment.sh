@@ -180,7 +180,7 @@ log_of() {
 start() {
   announce "$1"
   # A shell of its own: `set -e` does not work inside a function whose failure is asked for.
-  (${COMMANDS[$1]}) >>"$(log_of "$1")" 2>&1 8>&- &
+  (${COMMANDS[$1]}) >"$(log_of "$1")" 2>&1 8>&- &
   JOB_OF[$!]=$1
   STARTED[$!]=$SECONDS
 }
@@ -230,11 +230,14 @@ collect() {
   if ((status)); then
     stop_jobs
     [[ ! -t 1 ]] || printf '\r\033[K'
-    fail "'${TITLES[job]}' failed: $(tail -n 1 "$(log_of "$job")") (log: $(log_of "$job"))"
+    fail "'${TITLES[job]}' failed: $(reason "$(log_of "$job")") (log: $(log_of "$job"))"
   fi
   ESTIMATED=$((ESTIMATED + WEIGHTS[job]))
   SPENT=$((SPENT + SECONDS - STARTED[$1]))
 }
+
+# reason LOG: our scripts and commands end with a line "error: ...", those of others with an exception.
+reason() { (grep -a '^error: ' "$1" || cat "$1") | tail -n 1; }
 
 stop_jobs() {
   local pid
@@ -246,7 +249,7 @@ stop_jobs() {
 finish() {
   rm -f "$OUT/report.html"
   shape_fairseq report "$OUT" --out "$OUT/report.html" >"$OUT/logs/report.log" 2>&1 ||
-    fail "no report: $(tail -n 1 "$OUT/logs/report.log") (log: $OUT/logs/report.log)"
+    fail "no report: $(reason "$OUT/logs/report.log") (log: $OUT/logs/report.log)"
   echo
   shape_fairseq tables "$RESULTS"/*.json --table 2
   echo
