@@ -37,9 +37,10 @@ of() {
   printf '%s' "${!name}"
 }
 
+# Also of those that are not asked for: they may be added later.
 of_all_settings() {
   local setting
-  for setting in $SETTINGS; do printf '%s:%s ' "$setting" "$(of "$setting" "$1")"; done
+  for setting in vanilla extrapolate interpolate; do printf '%s:%s ' "$setting" "$(of "$setting" "$1")"; done
 }
 
 # plan SECONDS PRODUCT TITLE COMMAND...: a job, the file in OUT that it makes, and how long it takes on
