@@ -16,7 +16,10 @@ setup(
     long_description_content_type="text/markdown",
     license="MIT",
     packages=find_packages(include=["shape_fairseq*", "data_prep*"]),
-    package_data={"data_prep": ["*.sh", "*.lock.json", "README.md"]},
+    package_data={
+        "data_prep": ["*.sh", "*.lock.json", "README.md"],
+        "shape_fairseq": ["analysis/*.css"],
+    },
     python_requires=">=3.10",
     install_requires=[
         # The official release does not import on Python 3.11 (mutable dataclass defaults); the

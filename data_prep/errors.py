@@ -12,7 +12,8 @@ class DataPrepError(Exception):
 
 def run(main: Callable[[], None]) -> None:
     """Run a command's main function; expected failures become one line and exit code 1."""
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    # Forced, because fairseq sets up logging of its own when it is imported.
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr, force=True)
     try:
         main()
     except DataPrepError as error:

@@ -83,8 +83,8 @@ def bars(lengths: dict[str, int], width: int) -> Iterator[tuple[int, int]]:
     yield from sorted(binned.items())
 
 
-def plot(statistics: dict, source_lang: str, path: Path) -> None:
-    """Draw the distribution of training source lengths, one panel for each setting."""
+def draw(statistics: dict, source_lang: str):
+    """The distribution of training source lengths as a figure, one panel for each setting."""
     try:
         import matplotlib
     except ImportError as error:
@@ -104,10 +104,15 @@ def plot(statistics: dict, source_lang: str, path: Path) -> None:
         axis.set_xlim(left=0)
         axis.yaxis.set_major_formatter("{x:,.0f}")
     axes[0][0].set_ylabel("training sequences")
+    return figure
+
+
+def plot(statistics: dict, source_lang: str, path: Path) -> None:
+    """Write the figure of the lengths."""
+    figure = draw(statistics, source_lang)
     figure.tight_layout()
     with atomic_outputs(path) as (file,):
         figure.savefig(file, format="png", dpi=150)
-    plt.close(figure)
 
 
 def main() -> None:

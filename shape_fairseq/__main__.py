@@ -13,6 +13,14 @@ COMMANDS = {
     "significance": ("evaluation.significance", "paired bootstrap of results against APE"),
     "max-shift": ("evaluation.max_shift", "choose SHAPE's maximum shift from results"),
     "tables": ("evaluation.tables", "print the paper's tables from results"),
+    "similarity": ("analysis.similarity", "figure 2: encoder states under shifted positions"),
+    "swap": ("analysis.swap", "table 1: BLEU when the first sentence is moved to the end"),
+    "length-bleu": ("analysis.length_bleu", "figure 3: BLEU by source length"),
+    "token-scores": ("analysis.token_scores", "figure 4: which model scores gold tokens higher"),
+    "curves": ("analysis.curves", "appendix E: validation perplexity while training"),
+    "lengths": ("analysis.lengths", "appendix A: the distribution of sequence lengths"),
+    "speed": ("analysis.speed", "table 6: training and generation speed side by side"),
+    "report": ("analysis.report", "one HTML page with the paper's claims and all of the above"),
 }
 
 

@@ -221,3 +221,12 @@ distributed_utils._infer_torch_distributed_launch_init = _torchrun_without_gpu(
     distributed_utils._infer_torch_distributed_launch_init
 )
 distributed_fairseq_model.DistributedDataParallel = _DistributedDataParallel
+
+
+def allocations(profiler: torch.profiler.profile) -> list[int]:
+    """Bytes that a profiled CPU program took (or, negative, gave back), in their order."""
+    events = [
+        event for event in profiler.profiler.kineto_results.events() if event.name() == "[memory]"
+    ]
+    clock = "start_ns" if events and hasattr(events[0], "start_ns") else "start_us"
+    return [event.nbytes() for event in sorted(events, key=lambda event: getattr(event, clock)())]

@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import html
 import statistics
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -65,6 +66,22 @@ class Table:
             ]
         )
 
+    def html(self) -> str:
+        """A <table> whose caption is the title; a line between rows starts a new <tbody>."""
+
+        def line(row: list[str], tag: str = "td") -> str:
+            return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in row) + "</tr>"
+
+        body = ["</tbody><tbody>" if row is RULE else line(row) for row in self.rows]
+        return "\n".join(
+            [
+                f"<table><caption>{html.escape(self.title)}</caption>",
+                f"<thead>{line(self.header, 'th')}</thead>",
+                *("<tbody>", *body, "</tbody></table>"),
+                *(f"<p class=note>{html.escape(note)}</p>" for note in self.notes),
+            ]
+        )
+
     def _cells(self) -> list[list[str]]:
         return [self.header, *(row for row in self.rows if row is not RULE)]
 
@@ -73,6 +90,7 @@ FORMATS: dict[str, Callable[[Table], str]] = {
     "text": Table.text,
     "markdown": Table.markdown,
     "latex": Table.latex,
+    "html": Table.html,
 }
 
 
