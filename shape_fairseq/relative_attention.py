@@ -10,6 +10,8 @@ import torch
 from fairseq.modules import MultiheadAttention
 from torch import Tensor, nn
 
+from .blockwise_attention import blockwise_relative_attention
+
 
 def clipped_distances(queries: int, keys: int, max_distance: int, device=None) -> Tensor:
     """clip(j - i, -L, L) + L for query i and key j, (Q, K); the queries are the last positions."""
@@ -31,7 +33,9 @@ def relative_attention(
     """Attend with keys k_j + a_(j-i) and values v_j + b_(j-i); output (N, Q, d), weights (N, Q, K).
 
     Only R distances exist, so q·a is computed for these and spread over the keys, and the weights
-    are summed for each distance before they meet b: no tensor of size Q x K x d is made.
+    are summed for each distance before they meet b: no tensor of size Q x K x d is made. Models
+    are trained with `blockwise_relative_attention`, which is faster and needs less memory; this one
+    is for who wants to see the weights.
     """
     max_distance = relative_keys.size(0) // 2
     distances = clipped_distances(query.size(1), key.size(1), max_distance, query.device)
@@ -68,8 +72,9 @@ def joint_mask(
 class RelativeMultiheadAttention(MultiheadAttention):
     """fairseq's self-attention with learned key and value embeddings of the clipped distance."""
 
-    def __init__(self, *args, max_relative_distance: int, **kwargs):
+    def __init__(self, *args, max_relative_distance: int, causal: bool = False, **kwargs):
         super().__init__(*args, **kwargs)
+        self.causal = causal  # attn_mask, where there is one, hides the future and nothing else
         rows = 2 * max_relative_distance + 1
         self.relative_keys = nn.Parameter(torch.empty(rows, self.head_dim))
         self.relative_values = nn.Parameter(torch.empty(rows, self.head_dim))
@@ -97,20 +102,32 @@ class RelativeMultiheadAttention(MultiheadAttention):
         if incremental_state is not None:
             k, v, key_padding_mask = self._extend_cache(incremental_state, k, v, key_padding_mask)
 
-        output, weights = relative_attention(
+        need_weights = need_weights or need_head_weights
+        if need_weights or (attn_mask is not None and not self.causal):
+            mask = joint_mask(attn_mask, key_padding_mask, self.num_heads, q.dtype)
+            tables = self.relative_keys, self.relative_values
+            output, weights = relative_attention(q, k, v, *tables, mask, self.dropout_module)
+        else:
+            output = self._attend_in_blocks(q, k, v, attn_mask, key_padding_mask)
+        output = self.out_proj(output.transpose(0, 1).reshape(length, batch, width))
+        if not need_weights:
+            return output, None
+        weights = weights.view(batch, self.num_heads, length, -1).transpose(0, 1)
+        return output, weights if need_head_weights else weights.mean(dim=0)
+
+    def _attend_in_blocks(self, q, k, v, future_mask, key_padding_mask) -> Tensor:
+        """Attention without weights to show for it."""
+        drops = self.training or self.dropout_module.apply_during_inference
+        return blockwise_relative_attention(
             q,
             k,
             v,
             self.relative_keys,
             self.relative_values,
-            joint_mask(attn_mask, key_padding_mask, self.num_heads, q.dtype),
-            self.dropout_module,
+            joint_mask(None, key_padding_mask, self.num_heads, q.dtype),
+            causal=future_mask is not None,
+            dropout=self.dropout_module.p if drops else 0.0,
         )
-        output = self.out_proj(output.transpose(0, 1).reshape(length, batch, width))
-        if not (need_weights or need_head_weights):
-            return output, None
-        weights = weights.view(batch, self.num_heads, length, -1).transpose(0, 1)
-        return output, weights if need_head_weights else weights.mean(dim=0)
 
     def _heads(self, x: Tensor) -> Tensor:
         """Split the width into heads: T x B x C to N x T x d."""

@@ -19,16 +19,19 @@ from .relative_attention import RelativeMultiheadAttention
 DEFAULT_MAX_RELATIVE_DISTANCE = 16  # of Shaw et al. and of the paper
 
 
-def relative_self_attention(layer, embed_dim: int, cfg, heads: int) -> RelativeMultiheadAttention:
+def relative_self_attention(
+    layer, embed_dim: int, cfg, side, causal: bool
+) -> RelativeMultiheadAttention:
     """What stands in a layer where fairseq's own would put its MultiheadAttention."""
     return RelativeMultiheadAttention(
         embed_dim,
-        heads,
+        side.attention_heads,
         dropout=cfg.attention_dropout,
         self_attention=True,
         q_noise=layer.quant_noise,
         qn_block_size=layer.quant_noise_block_size,
         max_relative_distance=cfg.max_relative_distance,
+        causal=causal,
     )
 
 
@@ -36,14 +39,14 @@ class RelativeEncoderLayer(EncoderLayerWithoutCopies):
     """fairseq's encoder layer with relative self-attention."""
 
     def build_self_attention(self, embed_dim, cfg):
-        return relative_self_attention(self, embed_dim, cfg, cfg.encoder.attention_heads)
+        return relative_self_attention(self, embed_dim, cfg, cfg.encoder, causal=False)
 
 
 class RelativeDecoderLayer(TransformerDecoderLayerBase):
     """fairseq's decoder layer with relative self-attention; the cross-attention is fairseq's."""
 
     def build_self_attention(self, embed_dim, cfg, add_bias_kv=False, add_zero_attn=False):
-        return relative_self_attention(self, embed_dim, cfg, cfg.decoder.attention_heads)
+        return relative_self_attention(self, embed_dim, cfg, cfg.decoder, causal=True)
 
 
 def wrapped(layer, cfg):

@@ -63,7 +63,7 @@ def test_checkpointed_activations_give_the_same_gradients(build, batch):
     tokens = batch([5, 8])
     gradients = []
     for options in ([], ["--checkpoint-activations"]):
-        model = build("transformer_rpe_tiny", "--dropout", "0", *options).train()
+        model = build("transformer_rpe_tiny", "--dropout", "0", *options).double().train()
         model(tokens, None, tokens)[0].square().sum().backward()
         gradients.append([p.grad for p in model.parameters()])
     for plain, checkpointed in zip(*gradients, strict=True):

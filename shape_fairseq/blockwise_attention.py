@@ -1,0 +1,279 @@
+"""Relative attention, exact, in memory that grows with the length and not with its square.
+
+The scores of a block of queries are computed, used and forgotten; the backward pass computes them
+again. Seen from one block, all keys farther than L on either side have one and the same relative
+term, a column for each side. Only for the near keys, some 2L more than the block has queries, is
+there a term for each key, and these terms are a skewed view of the terms by distance:
+
+    distance      -2 -1  0 +1 +2        near keys of these queries (L = 2)
+    query 0        a  b  c  d  e         b  c  d  e  e
+    query 1        f  g  h  i  j         f  g  h  i  j
+    query 2        k  l  m  n  o         k  k  l  m  n
+
+To spread terms over keys (`add_by_distance`) and to sum what keys hold for each distance
+(`sum_by_distance`) are adjoint: each is the other's backward.
+
+Shapes: N sequences times heads, Q queries, K keys, d the width of a head, R = 2L + 1 distances; in
+a block n, q and k of them.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+
+class BlockLimits(NamedTuple):
+    """How large a block may be."""
+
+    queries: int
+    scores: int
+
+
+# On the CPU a block stays in the cache; on a GPU few large kernels are better than many small ones.
+CPU_LIMITS = BlockLimits(queries=128, scores=1 << 20)
+GPU_LIMITS = BlockLimits(queries=256, scores=1 << 25)
+
+
+class Block(NamedTuple):
+    """Some sequences, some neighbouring queries, and the keys that these see."""
+
+    sequences: slice
+    queries: slice
+    keys: int  # the queries see the keys from 0 up to this one
+    position: int  # of the first query among the keys
+    near: slice  # keys whose relative term is not the same for all queries of the block
+
+    @property
+    def height(self) -> int:
+        return self.queries.stop - self.queries.start
+
+    @property
+    def width(self) -> int:
+        return self.near.stop - self.near.start
+
+
+def blocks(
+    sequences: int, queries: int, keys: int, max_distance: int, causal: bool, limits: BlockLimits
+) -> Iterator[Block]:
+    """Cut N x Q x K scores into blocks, always in the same order."""
+    height = min(limits.queries, queries)
+    count = max(1, limits.scores // (height * keys))
+    for n in range(0, sequences, count):
+        members = slice(n, min(n + count, sequences))
+        for first in range(0, queries, height):
+            last = min(first + height, queries) - 1
+            position = keys - queries + first  # the queries are the last positions
+            last_position = keys - queries + last
+            visible = last_position + 1 if causal else keys
+            start = min(max(position - max_distance + 1, 0), visible)
+            near = slice(start, max(start, min(last_position + max_distance, visible)))
+            yield Block(members, slice(first, last + 1), visible, position, near)
+
+
+def skewed(padded: Tensor, block: Block) -> Tensor:
+    """A view in which every row begins one column before the row above: n x q x near keys."""
+    n, q, columns = padded.shape
+    strides = (padded.stride(0), columns - 1, 1)
+    return padded.as_strided((n, q, block.width), strides, padded.storage_offset() + q - 1)
+
+
+def band(block: Block, distances: int) -> tuple[slice, slice]:
+    """The distances that near keys have, and their columns in what `skewed` views.
+
+    The columns before them have distance -L, those after them +L.
+    """
+    first = block.near.start - block.position + distances // 2 - (block.height - 1)
+    columns = block.width + block.height - 1
+    start = min(max(first, 0), distances)
+    stop = min(max(first + columns, start), distances)
+    return slice(start, stop), slice(start - first, stop - first)
+
+
+def add_by_distance(
+    scores: Tensor, by_distance: Tensor, block: Block, left_is_zero: bool = False
+) -> None:
+    """Add to each score (n x q x k) the term of its distance (n x q x R), in place."""
+    if block.near.start > 0 and not left_is_zero:
+        scores[:, :, : block.near.start] += by_distance[:, :, :1]
+    if block.near.stop < block.keys:
+        scores[:, :, block.near.stop :] += by_distance[:, :, -1:]
+    if block.width > 0:
+        distances, columns = band(block, by_distance.size(2))
+        after = block.width + block.height - 1 - columns.stop
+        padded = torch.cat(
+            [
+                by_distance[:, :, :1].expand(-1, -1, columns.start),
+                by_distance[:, :, distances],
+                by_distance[:, :, -1:].expand(-1, -1, after),
+            ],
+            dim=2,
+        )
+        scores[:, :, block.near] += skewed(padded, block)
+
+
+def sum_by_distance(weights: Tensor, block: Block, distances: int) -> Tensor:
+    """Sum weights (n x q x k) that have the same distance: n x q x R."""
+    n, q, _ = weights.shape
+    sums = weights.new_zeros(n, q, distances)
+    if block.width > 0:
+        known, columns = band(block, distances)
+        padded = weights.new_zeros(n, q, block.width + q - 1)
+        skewed(padded, block).copy_(weights[:, :, block.near])
+        sums[:, :, known] = padded[:, :, columns]
+        sums[:, :, 0] += padded[:, :, : columns.start].sum(2)
+        sums[:, :, -1] += padded[:, :, columns.stop :].sum(2)
+    if block.near.start > 0:
+        sums[:, :, 0] += weights[:, :, : block.near.start].sum(2)
+    if block.near.stop < block.keys:
+        sums[:, :, -1] += weights[:, :, block.near.stop :].sum(2)
+    return sums
+
+
+class Options(NamedTuple):
+    """What forward and backward must agree on."""
+
+    causal: bool
+    dropout: float
+    seed: int
+    limits: BlockLimits
+
+
+def attention_weights(
+    query: Tensor,  # n x q x d
+    key: Tensor,  # n x k x d
+    relative_keys: Tensor,  # R x d
+    mask: Tensor | None,  # n x 1 x k
+    block: Block,
+    causal: bool,
+) -> Tensor:
+    """The attention weights of a block, n x q x k."""
+    scores = torch.bmm(query, key.transpose(1, 2))
+    by_distance = query @ relative_keys.t()  # n x q x R
+    # What is the same for all keys of a query does not change its softmax.
+    by_distance = by_distance - by_distance[:, :, :1]
+    add_by_distance(scores, by_distance, block, left_is_zero=True)
+    if mask is not None:
+        scores += mask
+    if causal:
+        future = scores.new_ones(block.height, block.height, dtype=torch.bool).triu(1)
+        scores[:, :, block.position :].masked_fill_(future, -torch.inf)
+    precise = torch.promote_types(scores.dtype, torch.float32)
+    return torch.softmax(scores, dim=-1, dtype=precise).type_as(scores)
+
+
+def weighted_blocks(
+    query: Tensor, key: Tensor, relative_keys: Tensor, mask: Tensor | None, options: Options
+) -> Iterator[tuple[Block, Tensor, Tensor | None]]:
+    """All blocks with their weights and what dropout multiplies these with; the same every time."""
+    generator = torch.Generator(query.device) if options.dropout else None
+    if generator is not None:
+        generator.manual_seed(options.seed)
+    limits = (relative_keys.size(0) // 2, options.causal, options.limits)
+    for block in blocks(*query.shape[:2], key.size(1), *limits):
+        n, q, k = block.sequences, block.queries, slice(block.keys)
+        seen = None if mask is None else mask[n, :, k]
+        weights = attention_weights(
+            query[n, q], key[n, k], relative_keys, seen, block, options.causal
+        )
+        kept = None if generator is None else draw_kept(weights, options.dropout, generator)
+        yield block, weights, kept
+
+
+def draw_kept(weights: Tensor, dropout: float, generator: torch.Generator) -> Tensor:
+    """Zero for a weight that is dropped, else the factor that keeps the expectation."""
+    kept = torch.empty_like(weights).bernoulli_(1 - dropout, generator=generator)
+    return kept.div_(1 - dropout) if dropout < 1 else kept
+
+
+class BlockwiseRelativeAttention(torch.autograd.Function):
+    """The attention of all blocks, with a backward pass that computes the weights again."""
+
+    @staticmethod
+    def forward(ctx, query, key, value, relative_keys, relative_values, mask, options: Options):
+        distances = relative_keys.size(0)
+        output = torch.empty_like(query)  # N x Q x d
+        mass = query.new_empty(*query.shape[:2], distances)  # weight of each distance, N x Q x R
+        for block, weights, kept in weighted_blocks(query, key, relative_keys, mask, options):
+            n, q, k = block.sequences, block.queries, slice(block.keys)
+            if kept is not None:
+                weights *= kept
+            mass[n, q] = sum_by_distance(weights, block, distances)
+            output[n, q] = torch.bmm(weights, value[n, k]) + mass[n, q] @ relative_values
+        ctx.save_for_backward(query, key, value, relative_keys, relative_values, mask, output, mass)
+        ctx.options = options
+        return output
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad_output):
+        query, key, value, relative_keys, relative_values, mask, output, mass = ctx.saved_tensors
+        options = ctx.options
+        distances = relative_keys.size(0)
+        precise = torch.promote_types(query.dtype, torch.float32)
+        grad_query = torch.empty_like(query)
+        grad_key = torch.zeros_like(key, dtype=precise)
+        grad_value = torch.zeros_like(value, dtype=precise)
+        grad_relative_keys = torch.zeros_like(relative_keys, dtype=precise)
+        grad_relative_values = torch.zeros_like(relative_values, dtype=precise)
+        for block, weights, kept in weighted_blocks(query, key, relative_keys, mask, options):
+            n, q, k = block.sequences, block.queries, slice(block.keys)
+            used = weights if kept is None else weights * kept
+            above = grad_output[n, q]  # n x q x d
+            grad_value[n, k] += torch.bmm(used.transpose(1, 2), above)
+
+            # The gradient of a softmax is weights * (grad - sum(weights * grad)), and that sum is
+            # the product of the output with its gradient, whatever was dropped.
+            product = (above * output[n, q]).sum(2, keepdim=True)  # n x q x 1
+            grad_scores = torch.bmm(above, value[n, k].transpose(1, 2))  # n x q x k
+            by_distance = above @ relative_values.t()  # n x q x R
+            if kept is None:
+                add_by_distance(grad_scores, by_distance - product, block)
+            else:
+                add_by_distance(grad_scores, by_distance, block)
+                grad_scores.mul_(kept).sub_(product)
+            grad_scores *= weights
+
+            by_distance = sum_by_distance(grad_scores, block, distances)
+            grad_query[n, q] = torch.bmm(grad_scores, key[n, k]) + by_distance @ relative_keys
+            grad_key[n, k] += torch.bmm(grad_scores.transpose(1, 2), query[n, q])
+            grad_relative_keys += by_distance.flatten(0, 1).t() @ query[n, q].flatten(0, 1)
+            grad_relative_values += mass[n, q].flatten(0, 1).t() @ above.flatten(0, 1)
+        return (
+            grad_query,
+            grad_key.type_as(key),
+            grad_value.type_as(value),
+            grad_relative_keys.type_as(relative_keys),
+            grad_relative_values.type_as(relative_values),
+            None,
+            None,
+        )
+
+
+def blockwise_relative_attention(
+    query: Tensor,  # N x Q x d, scaled
+    key: Tensor,  # N x K x d
+    value: Tensor,  # N x K x d
+    relative_keys: Tensor,  # R x d
+    relative_values: Tensor,  # R x d
+    mask: Tensor | None = None,  # added to the scores, N x 1 x K
+    causal: bool = False,
+    dropout: float = 0.0,
+    limits: BlockLimits | None = None,
+) -> Tensor:
+    """Attend with keys k_j + a_(j-i) and values v_j + b_(j-i): N x Q x d."""
+    if limits is None:
+        limits = CPU_LIMITS if query.device.type == "cpu" else GPU_LIMITS
+    # Drawn on the CPU, so that a GPU need not be waited for.
+    seed = int(torch.randint(1 << 62, (), device="cpu")) if dropout else 0
+    return BlockwiseRelativeAttention.apply(
+        query,
+        key,
+        value,
+        relative_keys.type_as(query),  # mixed precision: the tables are parameters in fp32
+        relative_values.type_as(query),
+        mask,
+        Options(causal, dropout, seed, limits),
+    )
