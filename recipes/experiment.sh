@@ -19,6 +19,8 @@ experiment() {
   exec 8>"$OUT/.lock"
   flock --nonblock 8 || fail "another experiment is still running in $OUT"
   JOBS=${JOBS:-$(nproc)}
+  # What is compared in all analyses.
+  [[ " $MODELS " == *" ape "* && " $MODELS " == *" shape "* ]] || fail "MODELS must hold ape and shape"
   positive_integer JOBS BATCH_TOKENS AVERAGE BEAM SWAPPED_SEQUENCES
   export DATA=$OUT/data RESULTS=$OUT/results ARCH_SIZE=tiny GPUS=${GPUS:-0} OMP_NUM_THREADS=1
   SAVE=$OUT remember CORPUS="$CORPUS" SEED="$SEED" SIZE="$SIZE" BATCH_TOKENS="$BATCH_TOKENS" \
@@ -78,10 +80,14 @@ plan_jobs() {
       plan_analysis 60 "$setting" swap "Translate swapped sentences"
     fi
   done
-  plan_analysis 5 vanilla lengths "Count the lengths"
+  plan_analysis 5 . lengths "Count the lengths of all settings"
 }
 
-plan_analysis() { plan "$1" "analysis/$2/$3.json" "$4, ${2^^}" analyse "$2" "$3"; }
+# plan_analysis SECONDS SETTING NAME TITLE: of one setting, or of all of them (.).
+plan_analysis() {
+  local where=", ${2^^}"
+  plan "$1" "analysis/$2/$3.json" "$4${where#, .}" analyse "$3" "$2"
+}
 
 save_of() { printf '%s' "$OUT/checkpoints/$1-$2-seed$SEED"; }
 
@@ -108,26 +114,27 @@ fill_cell() {
   AVERAGE=$AVERAGE BEAM=$BEAM MAX_TOKENS=4000 bash "$RECIPES/evaluate.sh" "$(save_of "$1" "$2")"
 }
 
-# checkpoints SETTING MODEL...: ape=AVERAGE.pt and so on, of the models that were trained.
+# checkpoints SETTING MODEL...: ape=AVERAGE.pt and so on.
 checkpoints() {
   local model
   for model in "${@:2}"; do
-    [[ " $MODELS " != *" $model "* ]] || printf '%s\n' "$model=$(echo "$(save_of "$1" "$model")"/average-*.pt)"
+    printf '%s\n' "$model=$(echo "$(save_of "$1" "$model")"/average-*.pt)"
   done
 }
 
-# analyse SETTING NAME: one figure or table of the paper.
+# analyse NAME SETTING: one figure or table of the paper.
 analyse() {
-  local setting=$1 name=$2 shift arguments=()
+  local name=$1 setting=$2 model shift arguments=()
   case $name in
-    curves) mapfile -t arguments < <(for model in $MODELS; do save_of "$setting" "$model"; echo; done) ;;
+    curves) for model in $MODELS; do arguments+=("$(save_of "$setting" "$model")"); done ;;
     length-bleu)
-      mapfile -t arguments < <(for model in $MODELS; do echo "$OUT/$(result_of "$setting" "$model")"; done)
+      for model in $MODELS; do arguments+=("$OUT/$(result_of "$setting" "$model")"); done
       arguments+=(--data "$DATA")
       ;;
     lengths) arguments=(--data "$DATA") ;;
     swap)
-      mapfile -t arguments < <(checkpoints "$setting" ape shape rpe)
+      # shellcheck disable=SC2086 # a list of words
+      mapfile -t arguments < <(checkpoints "$setting" $MODELS)
       arguments+=(--data "$DATA" --sequences "$SWAPPED_SEQUENCES" --beam "$BEAM")
       ;;
     similarity)
@@ -142,7 +149,8 @@ analyse() {
       arguments+=(--data "$DATA" --setting "$setting" --subset valid)
       ;;
     speed)
-      mapfile -t arguments < <(checkpoints "$setting" ape shape rpe)
+      # shellcheck disable=SC2086 # a list of words
+      mapfile -t arguments < <(checkpoints "$setting" $MODELS)
       arguments+=(--data "$DATA" --setting "$setting")
       ;;
   esac
@@ -171,11 +179,10 @@ run_jobs() {
   set +m
 }
 
-# extrapolate-ape.log, or swap-interpolate.log
+# fill_cell-extrapolate-ape.log, analyse-swap-interpolate.log
 log_of() {
-  local words
-  read -ra words <<<"${COMMANDS[$1]}"
-  printf '%s' "$OUT/logs/$(IFS=-; echo "${words[*]}").log"
+  local name=${COMMANDS[$1]%" ."}
+  printf '%s' "$OUT/logs/${name// /-}.log"
 }
 
 start() {
@@ -249,10 +256,8 @@ stop_jobs() {
 # The report is made anew each time: it shows all that is there.
 finish() {
   rm -f "$OUT/report.html"
-  shape_fairseq report "$OUT" --out "$OUT/report.html" >"$OUT/logs/report.log" 2>&1 ||
+  shape_fairseq report "$OUT" >"$OUT/logs/report.txt" 2>"$OUT/logs/report.log" ||
     fail "no report: $(reason "$OUT/logs/report.log") (log: $OUT/logs/report.log)"
   echo
-  shape_fairseq tables "$RESULTS"/*.json --table 2
-  echo
-  echo "All tables and figures: $OUT/report.html"
+  cat "$OUT/logs/report.txt"
 }

@@ -60,7 +60,7 @@ def test_from_the_corpus_to_the_report(recipes, out):
     assert sorted(path.stem for path in made.glob("*.json")) == ANALYSES
     similarity = json.loads((made / "similarity.json").read_text())["result"]
     assert similarity["offsets"] == [0, 2, 5, 10]
-    assert (out / "analysis" / "vanilla" / "lengths.json").exists()
+    assert (out / "analysis" / "lengths.json").exists()
     check_a_second_start(recipes, out)
 
 
