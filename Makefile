@@ -12,7 +12,7 @@ READY := $(VENV)/.ready
 # Recipes find fairseq-train and the other commands through PATH.
 RUN := PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
 
-.PHONY: help demo demo-full setup test check format clean
+.PHONY: help demo demo-full setup test bench check format clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,6 +41,9 @@ $(READY): setup.py constraints.txt
 
 test: $(READY)  ## Run all tests
 	$(RUN) $(VENV)/bin/python -m pytest -n 2
+
+bench: $(READY)  ## Speed and memory of APE, SHAPE and RPE by length (BENCH="--lengths 27" for less)
+	$(RUN) $(VENV)/bin/python -m shape_fairseq bench $(BENCH)
 
 check: $(READY)  ## Check style and format, change nothing
 	$(VENV)/bin/ruff check .

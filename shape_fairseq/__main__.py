@@ -8,19 +8,20 @@ from pathlib import Path
 # Modules are imported when they are asked for: some need seconds to import torch.
 COMMANDS = {
     "user-dir": (None, "print this package's path, for fairseq-train --user-dir $(...)"),
-    "average": ("evaluation.averaging", "average the last checkpoints of a training"),
-    "score": ("evaluation.scoring", "score translations with sacreBLEU, write a result file"),
-    "significance": ("evaluation.significance", "paired bootstrap of results against APE"),
-    "max-shift": ("evaluation.max_shift", "choose SHAPE's maximum shift from results"),
-    "tables": ("evaluation.tables", "print the paper's tables from results"),
-    "similarity": ("analysis.similarity", "figure 2: encoder states under shifted positions"),
-    "swap": ("analysis.swap", "table 1: BLEU when the first sentence is moved to the end"),
-    "length-bleu": ("analysis.length_bleu", "figure 3: BLEU by source length"),
-    "token-scores": ("analysis.token_scores", "figure 4: which model scores gold tokens higher"),
-    "curves": ("analysis.curves", "appendix E: validation perplexity while training"),
-    "lengths": ("analysis.lengths", "appendix A: the distribution of sequence lengths"),
-    "speed": ("analysis.speed", "table 6: training and generation speed side by side"),
-    "report": ("analysis.report", "one HTML page with the paper's claims and all of the above"),
+    "average": (".evaluation.averaging", "average the last checkpoints of a training"),
+    "score": (".evaluation.scoring", "score translations with sacreBLEU, write a result file"),
+    "significance": (".evaluation.significance", "paired bootstrap of results against APE"),
+    "max-shift": (".evaluation.max_shift", "choose SHAPE's maximum shift from results"),
+    "tables": (".evaluation.tables", "print the paper's tables from results"),
+    "similarity": (".analysis.similarity", "figure 2: encoder states under shifted positions"),
+    "swap": (".analysis.swap", "table 1: BLEU when the first sentence is moved to the end"),
+    "length-bleu": (".analysis.length_bleu", "figure 3: BLEU by source length"),
+    "token-scores": (".analysis.token_scores", "figure 4: which model scores gold tokens higher"),
+    "curves": (".analysis.curves", "appendix E: validation perplexity while training"),
+    "lengths": (".analysis.lengths", "appendix A: the distribution of sequence lengths"),
+    "speed": (".analysis.speed", "table 6: training and generation speed side by side"),
+    "report": (".analysis.report", "one HTML page with the paper's claims and all of the above"),
+    "bench": ("benchmarks.speed", "speed and memory of all models at growing lengths"),
 }
 
 
@@ -38,7 +39,7 @@ def main() -> None:
         return
     from data_prep.errors import run
 
-    run(lambda: importlib.import_module(f"shape_fairseq.{module}").main(sys.argv[2:]))
+    run(lambda: importlib.import_module(module, "shape_fairseq").main(sys.argv[2:]))
 
 
 if __name__ == "__main__":

@@ -101,24 +101,33 @@ def add_by_distance(
     if block.near.stop < block.keys:
         scores[:, :, block.near.stop :] += by_distance[:, :, -1:]
     if block.width > 0:
-        distances, columns = band(block, by_distance.size(2))
-        after = block.width + block.height - 1 - columns.stop
-        padded = torch.cat(
-            [
-                by_distance[:, :, :1].expand(-1, -1, columns.start),
-                by_distance[:, :, distances],
-                by_distance[:, :, -1:].expand(-1, -1, after),
-            ],
-            dim=2,
-        )
-        scores[:, :, block.near] += skewed(padded, block)
+        scores[:, :, block.near] += near_terms(by_distance, block)
+
+
+def near_terms(by_distance: Tensor, block: Block) -> Tensor:
+    """The terms of the near keys, n x q x near keys."""
+    distances, columns = band(block, by_distance.size(2))
+    if block.height == 1:  # a step of generation
+        return by_distance[:, :, distances]
+    after = block.width + block.height - 1 - columns.stop
+    padded = torch.cat(
+        [
+            by_distance[:, :, :1].expand(-1, -1, columns.start),
+            by_distance[:, :, distances],
+            by_distance[:, :, -1:].expand(-1, -1, after),
+        ],
+        dim=2,
+    )
+    return skewed(padded, block)
 
 
 def sum_by_distance(weights: Tensor, block: Block, distances: int) -> Tensor:
     """Sum weights (n x q x k) that have the same distance: n x q x R."""
     n, q, _ = weights.shape
     sums = weights.new_zeros(n, q, distances)
-    if block.width > 0:
+    if block.height == 1 and block.width > 0:
+        sums[:, :, band(block, distances)[0]] = weights[:, :, block.near]
+    elif block.width > 0:
         known, columns = band(block, distances)
         padded = weights.new_zeros(n, q, block.width + q - 1)
         skewed(padded, block).copy_(weights[:, :, block.near])
@@ -130,6 +139,19 @@ def sum_by_distance(weights: Tensor, block: Block, distances: int) -> Tensor:
     if block.near.stop < block.keys:
         sums[:, :, -1] += weights[:, :, block.near.stop :].sum(2)
     return sums
+
+
+def times(rows: Tensor, table: Tensor) -> Tensor:
+    """rows @ table, without the copy that matmul makes of a part of a tensor."""
+    return torch.bmm(rows, table.expand(rows.size(0), -1, -1))
+
+
+def add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
+    """Add a batched matrix product to a total, which may be more precise than its factors."""
+    if total.is_contiguous() and total.dtype == left.dtype:
+        total.baddbmm_(left, right)
+    else:  # torch would multiply one matrix after the other
+        total += torch.bmm(left, right)
 
 
 class Options(NamedTuple):
@@ -151,7 +173,7 @@ def attention_weights(
 ) -> Tensor:
     """The attention weights of a block, n x q x k."""
     scores = torch.bmm(query, key.transpose(1, 2))
-    by_distance = query @ relative_keys.t()  # n x q x R
+    by_distance = times(query, relative_keys.t())  # n x q x R
     # What is the same for all keys of a query does not change its softmax.
     by_distance = by_distance - by_distance[:, :, :1]
     add_by_distance(scores, by_distance, block, left_is_zero=True)
@@ -201,7 +223,8 @@ class BlockwiseRelativeAttention(torch.autograd.Function):
             if kept is not None:
                 weights *= kept
             mass[n, q] = sum_by_distance(weights, block, distances)
-            output[n, q] = torch.bmm(weights, value[n, k]) + mass[n, q] @ relative_values
+            relative = times(mass[n, q], relative_values)  # n x q x d
+            output[n, q] = relative.baddbmm_(weights, value[n, k])
         ctx.save_for_backward(query, key, value, relative_keys, relative_values, mask, output, mass)
         ctx.options = options
         return output
@@ -214,21 +237,21 @@ class BlockwiseRelativeAttention(torch.autograd.Function):
         distances = relative_keys.size(0)
         precise = torch.promote_types(query.dtype, torch.float32)
         grad_query = torch.empty_like(query)
-        grad_key = torch.zeros_like(key, dtype=precise)
-        grad_value = torch.zeros_like(value, dtype=precise)
+        grad_key = key.new_zeros(key.shape, dtype=precise)
+        grad_value = value.new_zeros(value.shape, dtype=precise)
         grad_relative_keys = torch.zeros_like(relative_keys, dtype=precise)
         grad_relative_values = torch.zeros_like(relative_values, dtype=precise)
         for block, weights, kept in weighted_blocks(query, key, relative_keys, mask, options):
             n, q, k = block.sequences, block.queries, slice(block.keys)
             used = weights if kept is None else weights * kept
             above = grad_output[n, q]  # n x q x d
-            grad_value[n, k] += torch.bmm(used.transpose(1, 2), above)
+            add_product(grad_value[n, k], used.transpose(1, 2), above)
 
             # The gradient of a softmax is weights * (grad - sum(weights * grad)), and that sum is
             # the product of the output with its gradient, whatever was dropped.
             product = (above * output[n, q]).sum(2, keepdim=True)  # n x q x 1
             grad_scores = torch.bmm(above, value[n, k].transpose(1, 2))  # n x q x k
-            by_distance = above @ relative_values.t()  # n x q x R
+            by_distance = times(above, relative_values.t())  # n x q x R
             if kept is None:
                 add_by_distance(grad_scores, by_distance - product, block)
             else:
@@ -237,10 +260,11 @@ class BlockwiseRelativeAttention(torch.autograd.Function):
             grad_scores *= weights
 
             by_distance = sum_by_distance(grad_scores, block, distances)
-            grad_query[n, q] = torch.bmm(grad_scores, key[n, k]) + by_distance @ relative_keys
-            grad_key[n, k] += torch.bmm(grad_scores.transpose(1, 2), query[n, q])
-            grad_relative_keys += by_distance.flatten(0, 1).t() @ query[n, q].flatten(0, 1)
-            grad_relative_values += mass[n, q].flatten(0, 1).t() @ above.flatten(0, 1)
+            relative = times(by_distance, relative_keys)  # n x q x d
+            grad_query[n, q] = relative.baddbmm_(grad_scores, key[n, k])
+            add_product(grad_key[n, k], grad_scores.transpose(1, 2), query[n, q])
+            grad_relative_keys += torch.bmm(by_distance.transpose(1, 2), query[n, q]).sum(0)
+            grad_relative_values += torch.bmm(mass[n, q].transpose(1, 2), above).sum(0)
         return (
             grad_query,
             grad_key.type_as(key),

@@ -108,14 +108,14 @@ class RelativeMultiheadAttention(MultiheadAttention):
             tables = self.relative_keys, self.relative_values
             output, weights = relative_attention(q, k, v, *tables, mask, self.dropout_module)
         else:
-            output = self._attend_in_blocks(q, k, v, attn_mask, key_padding_mask)
+            output = self._attend(q, k, v, attn_mask, key_padding_mask)
         output = self.out_proj(output.transpose(0, 1).reshape(length, batch, width))
         if not need_weights:
             return output, None
         weights = weights.view(batch, self.num_heads, length, -1).transpose(0, 1)
         return output, weights if need_head_weights else weights.mean(dim=0)
 
-    def _attend_in_blocks(self, q, k, v, future_mask, key_padding_mask) -> Tensor:
+    def _attend(self, q, k, v, future_mask, key_padding_mask) -> Tensor:
         """Attention without weights to show for it."""
         drops = self.training or self.dropout_module.apply_during_inference
         return blockwise_relative_attention(

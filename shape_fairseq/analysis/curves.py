@@ -108,10 +108,10 @@ def plot(result: dict) -> dict:
         by_update.set_ylabel("validation perplexity")
         for axis in (by_update, by_time):
             axis.set_yscale("log")
+            axis.yaxis.set_major_locator(figures.LogLocator(subs=(1, 2, 5)))
             axis.yaxis.set_major_formatter("{x:g}")
-            axis.yaxis.set_minor_formatter("{x:g}")
-            axis.tick_params(which="minor", labelsize=7)
-            axis.grid(which="both", axis="y")
+            axis.yaxis.set_minor_locator(figures.NullLocator())
+            axis.grid(axis="y")
             axis.legend()
     axes[-1][0].set_xlabel("updates")
     axes[-1][1].set_xlabel("minutes")

@@ -9,6 +9,7 @@ except ImportError as error:
 matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt
+from matplotlib.ticker import LogLocator, NullLocator  # noqa: F401 - for the analyses
 
 # Okabe and Ito's colours, which people with any colour vision can tell apart.
 COLOURS = {"ape": "#0072B2", "shape": "#D55E00", "rpe": "#009E73"}

@@ -1,5 +1,7 @@
 """Figure 3 and appendix D: BLEU by source length, and its improvement over APE."""
 
+import dataclasses
+import logging
 import statistics
 from collections.abc import Iterable
 from pathlib import Path
@@ -9,7 +11,7 @@ from sacrebleu.metrics import BLEU
 from data_prep.download import sha256
 from data_prep.errors import DataPrepError
 
-from ..evaluation import results
+from ..evaluation import results, significance
 from ..evaluation.results import Result
 from ..evaluation.scoring import read_text
 from . import base, figures
@@ -18,6 +20,9 @@ from .buckets import Buckets
 NAME = "length-bleu"
 BASELINE = "ape"
 FEWEST = 10  # sequences in the last bucket: BLEU of fewer says nothing
+
+# sacreBLEU tells of every step of its bootstrap.
+logging.getLogger("sacrebleu").setLevel(logging.WARNING)
 
 Sequence = tuple[str, int]  # a subset and a place in it
 
@@ -71,6 +76,26 @@ def bleu(found: list[Result], sequences: Iterable[Sequence]) -> float | None:
     )
 
 
+def p_values(labels: dict[str, list[Result]], sequences: list[Sequence]) -> dict[str, float]:
+    """Paired bootstrap of the first seeds against APE's on some sequences."""
+
+    def only(result: Result) -> Result:
+        hypotheses, references = (
+            {"some": [side[subset][place] for subset, place in sequences]}
+            for side in (result.hypotheses, result.references)
+        )
+        return dataclasses.replace(
+            result, groups={"some": ["some"]}, hypotheses=hypotheses, references=references
+        )
+
+    others = [label for label in labels if label != BASELINE]
+    if not sequences or not others:
+        return {}
+    baseline, *compared = (only(labels[label][0]) for label in (BASELINE, *others))
+    _, *rows = significance.compare(baseline, compared, "some", significance.DEFAULT_SAMPLES)
+    return {label: row["p_value"] for label, row in zip(others, rows, strict=True)}
+
+
 def compute(found: list[Result], data: Path, trained: int | None, width: int | None = None) -> dict:
     """BLEU of every model in buckets of lengths, within and beyond the trained lengths."""
     labels = by_label(found)
@@ -79,10 +104,11 @@ def compute(found: list[Result], data: Path, trained: int | None, width: int | N
     members: list[list[Sequence]] = [[] for _ in buckets.ends]
     for sequence, length in lengths.items():
         members[buckets.number(length)].append(sequence)
-    parts = {"all": list(lengths)}
+    parts: dict[str, list[Sequence]] = {"all": list(lengths)}
     if trained is not None:
         parts["trained"] = [one for one, length in lengths.items() if length <= trained]
         parts["untrained"] = [one for one, length in lengths.items() if length > trained]
+    chances = p_values(labels, parts.get("untrained", []))
     return {
         "setting": found[0].setting,
         "trained_length": trained,
@@ -98,6 +124,7 @@ def compute(found: list[Result], data: Path, trained: int | None, width: int | N
                 "seeds": len(ones),
                 "bleu": [bleu(ones, inside) for inside in members],
                 **{part: bleu(ones, inside) for part, inside in parts.items()},
+                "untrained_p_value": chances.get(label),
             }
             for label, ones in labels.items()
         },

@@ -12,7 +12,7 @@ from data_prep.files import atomic_outputs, refuse_existing
 
 from ..evaluation import results, tables
 from ..evaluation.tables import MISSING, RULE, Table
-from . import base
+from . import base, speed, swap
 from .claims import CLAIMS, FAILS, HOLDS, UNKNOWN, Runs
 
 STYLE = Path(__file__).with_name("report.css")
@@ -22,7 +22,8 @@ SECTIONS = {
     "similarity": (
         "Shift invariance",
         "Cosine similarity of encoder states when all positions are shifted, averaged over"
-        " positions; a model that does not care about absolute positions has 1.00 everywhere.",
+        " positions: 1.00 everywhere means that absolute positions do not matter. First by layer,"
+        " then the last layer for each sequence.",
     ),
     "swap": (
         "Swapped sentences",
@@ -45,6 +46,7 @@ SECTIONS = {
         "Training and generation of all models in turns on the same batches, relative to APE.",
     ),
 }
+TABLES_OF = {"swap": swap.table, "speed": speed.table}
 MIME = {".svg": "image/svg+xml", ".png": "image/png"}
 
 
@@ -128,6 +130,9 @@ def sections(found: dict[tuple[str, str], Path]) -> Iterator[str]:
         for setting in sorted(paths, key=lambda one: (*SETTINGS, one).index(one)):
             if len(paths) > 1 and setting:
                 yield f"<h3>{html.escape(setting.upper())}</h3>"
+            if name in TABLES_OF:
+                table = TABLES_OF[name](base.read(paths[setting])["result"])
+                yield f"<div class=scroll>{table.html()}</div>"
             yield figure(paths[setting], title)
         yield "</section>"
 

@@ -85,7 +85,7 @@ def _matrices(rows: list[tuple[str, dict]], offsets: list[int]):
     """Rows of similarity matrices: a model's label, and its matrices by their titles."""
     columns = max(len(panels) for _, panels in rows)
     figure, axes = figures.subplots(
-        *(len(rows), columns), figsize=(0.9 + 1.65 * columns, 0.3 + 1.8 * len(rows)), squeeze=False
+        *(len(rows), columns), figsize=(0.9 + 1.65 * columns, 0.3 + 1.95 * len(rows)), squeeze=False
     )
     for line, (label, panels) in zip(axes, rows, strict=True):
         for axis, (title, matrix) in zip(line, panels.items(), strict=False):

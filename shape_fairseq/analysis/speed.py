@@ -1,7 +1,8 @@
 """Table 6: training and generation speed relative to APE, peak memory, parameters.
 
 All models take turns on the same batches, so that a noisy machine slows all of them, and a model's
-speed is the median of its ratios to APE, turn by turn.
+speed is the median of its ratios to APE, turn by turn. On a CPU the time is what the process spent
+computing: what other programs took is not counted.
 """
 
 import argparse
@@ -25,6 +26,8 @@ from tqdm import tqdm
 from data_prep.errors import DataPrepError
 
 from ..compat import allocations
+from ..evaluation import paper
+from ..evaluation.tables import NOT_REPORTED, Table
 from . import base, figures
 from .models import DataBin, batches, device, load, spread
 
@@ -32,6 +35,7 @@ NAME = "speed"
 BASELINE = "ape"
 WARM_UP = 2  # turns that are not counted
 
+Clock = Callable[[], float]
 Step = Callable[[int], None]  # what a model does in its turn of this number
 
 # fairseq uses a name of torch that is going to change.
@@ -62,25 +66,36 @@ def synchronize(where: torch.device) -> None:
         torch.cuda.synchronize()
 
 
-def seconds(step: Step, turn: int, where: torch.device) -> float:
+def computing_clock(where: torch.device) -> Clock:
+    """Wall clock on a GPU, computing time on the CPU."""
+    return time.perf_counter if where.type == "cuda" else time.process_time
+
+
+def seconds(step: Step, turn: int, where: torch.device, clock: Clock) -> float:
+    """How long a step takes."""
     synchronize(where)
-    start = time.perf_counter()
+    start = clock()
     step(turn)
     synchronize(where)
-    return time.perf_counter() - start
+    return clock() - start
 
 
 def in_turns(
-    steps: dict[str, Step], turns: int, where: torch.device, title: str
+    steps: dict[str, Step],
+    turns: int,
+    where: torch.device,
+    title: str,
+    warm_up: int = WARM_UP,
+    clock: Clock | None = None,
 ) -> dict[str, list[float]]:
     """Seconds of each model in every turn; the order changes, so that none is always first."""
     labels = list(steps)
     found: dict[str, list[float]] = {label: [] for label in labels}
-    for turn in tqdm(range(WARM_UP + turns), desc=title, unit="turn", disable=None, leave=False):
+    for turn in tqdm(range(warm_up + turns), desc=title, unit="turn", disable=None, leave=False):
         first = turn % len(labels)
         for label in labels[first:] + labels[:first]:
-            taken = seconds(steps[label], turn, where)
-            if turn >= WARM_UP:
+            taken = seconds(steps[label], turn, where, clock or computing_clock(where))
+            if turn >= warm_up:
                 found[label].append(taken)
     return found
 
@@ -221,6 +236,28 @@ def plot(result: dict) -> dict:
         if axis is not axes[0]:
             axis.set_yticklabels([])
     return {NAME: figure}
+
+
+def table(result: dict) -> Table:
+    """Table 6 as far as a few steps can tell, with the paper's speed."""
+    rows = []
+    for label, found in result["models"].items():
+        theirs = paper.TABLE_2.get((result["setting"], label))
+        rows.append(
+            [
+                figures.title(label),
+                f"{found['training']['seconds'] * 1000:.0f} ms",
+                f"x{found['training']['speed']:.2f}",
+                NOT_REPORTED if theirs is None else f"x{theirs[-1]:.2f}",
+                f"x{found['generation']['speed']:.2f}",
+                f"{found['step_memory'] / 1e6:.1f} MB",
+                f"{found['parameters']:,}",
+            ]
+        )
+    header = ["Model", "Training step", "Speed", "Paper", "Generation", "Memory", "Parameters"]
+    turns = len(next(iter(result["models"].values()))["training"]["turns"])
+    note = f"Medians of {turns} turns on {result['device']}; memory of a step beyond the weights."
+    return Table(f"Table 6: speed on {result['setting'].upper()}", header, rows, [note])
 
 
 def main(arguments: list[str]) -> None:

@@ -11,6 +11,7 @@ from data_prep.settings import SEPARATOR, split_joined
 
 from ..evaluation import results
 from ..evaluation.scoring import count_separators, read_text
+from ..evaluation.tables import Table
 from . import base, figures
 from .models import DataBin, Search, device, load_for_inference, spread, translate
 
@@ -104,7 +105,7 @@ def plot(result: dict) -> dict:
             )
     axis.set_xticks(
         range(len(labels)),
-        [f"\n{figures.title(name)}: −{result['models'][name]['drop']:.1f}" for name in labels],
+        [f"\n{figures.title(name)}: drop {result['models'][name]['drop']:.1f}" for name in labels],
         fontweight="bold",
     )
     axis.tick_params(axis="x", length=0)
@@ -112,6 +113,27 @@ def plot(result: dict) -> dict:
     axis.margins(y=0.12)
     axis.set_title(f"First sentence in place and moved to the end, {result['sequences']:,} seq.")
     return {NAME: figure}
+
+
+def table(result: dict) -> Table:
+    """Table 1, with the paper's numbers where it has some."""
+    rows = []
+    for label, found in result["models"].items():
+        ours = (*found["bleu"].values(), found["drop"])
+        for source, numbers in (("ours", ours), ("paper", PAPER.get(label))):
+            if numbers:
+                rows.append([figures.title(label), source, *(f"{one:.2f}" for one in numbers)])
+    counts = "; ".join(
+        f"{figures.title(label)} {found['separators']['swapped']['missing']}"
+        for label, found in result["models"].items()
+    )
+    expected = next(iter(result["models"].values()))["separators"]["swapped"]["expected"]
+    return Table(
+        f"Table 1: BLEU of the first sentence on {result['sequences']:,} training sequences",
+        ["Model", "Source", "Original", "Swapped", "Drop"],
+        rows,
+        [f"<sep> missing in the swapped order, of {expected:,}: {counts}."],
+    )
 
 
 def main(arguments: list[str]) -> None:

@@ -31,7 +31,7 @@ def training_frequencies(data: DataBin) -> list[int]:
 def gold_scores(
     model, data: DataBin, subset: str, max_tokens: int, title: str
 ) -> dict[int, torch.Tensor]:
-    """Log probabilities of the gold tokens of each sequence, without the end of sentence."""
+    """Log probabilities of the gold tokens of each sequence, the end of sentence included."""
     dataset = data.subset(subset)
     where = next(model.parameters()).device
     scores = {}
@@ -42,7 +42,7 @@ def gold_scores(
             log_probs = model.get_normalized_probs(output, log_probs=True)
         gold = log_probs.gather(-1, batch["target"].unsqueeze(-1)).squeeze(-1)  # batch x length
         for number, row in zip(numbers, gold.float().cpu(), strict=True):
-            scores[number] = row[: dataset.tgt_sizes[number] - 1]
+            scores[number] = row[: dataset.tgt_sizes[number]]
     return scores
 
 
@@ -79,7 +79,10 @@ def compute(
     where: torch.device,
     width: int | None = None,
 ) -> dict:
-    """The ratio of tokens that the second model scores higher, by position and frequency."""
+    """The ratio of tokens that the second model scores higher, by position and frequency.
+
+    The end of sentence is no word of the reference and is left out.
+    """
     frequencies = training_frequencies(data)
     first, second = (
         gold_scores(load_for_inference(path, data, where), data, subset, max_tokens, label)
@@ -96,7 +99,7 @@ def compute(
     by_frequency = [Tally() for _ in range(rows)]
     for number in range(len(dataset)):
         tokens = dataset[number]["target"].tolist()[:-1]
-        higher = (second[number] > first[number]).tolist()
+        higher = (second[number] > first[number]).tolist()[:-1]
         for position, (token, better) in enumerate(zip(tokens, higher, strict=True), start=1):
             row = frequency_bucket(frequencies[token])
             part = "untrained" if trained is not None and position > trained else "trained"
@@ -120,7 +123,7 @@ def compute(
         "by_frequency": [tally.result() for tally in by_frequency],
         **{name: tally.result() for name, tally in parts.items()},
         "mean_log_probability": {
-            label: float(torch.cat(list(scores.values())).mean())
+            label: float(torch.cat([row[:-1] for row in scores.values()]).mean())
             for label, scores in zip(models, (first, second), strict=True)
         },
     }
@@ -191,10 +194,12 @@ def main(arguments: list[str]) -> None:
     )
     base.publish(args.out, NAME, signed, result, plot(result))
     baseline, compared = map(figures.title, result["models"])
-    for part in ("all", "trained", "untrained"):
+    places = {"all": "gold tokens"}
+    if trained is not None:
+        places |= {"trained": "at trained positions", "untrained": "beyond trained positions"}
+    for part, place in places.items():
         if (found := result[part])["tokens"]:
-            where = {"all": "gold tokens", "trained": "at trained positions"}
             print(
-                f"{compared} scores {found['ratio']:.1%} of {found['tokens']:,}"
-                f" {where.get(part, 'beyond trained positions')} higher than {baseline}"
+                f"{compared} scores {found['ratio']:.1%} of {found['tokens']:,} {place} higher"
+                f" than {baseline}"
             )

@@ -8,6 +8,7 @@ import torch
 
 from data_prep.errors import DataPrepError
 from shape_fairseq.analysis import curves, lengths, report, similarity, speed, swap, token_scores
+from shape_fairseq.analysis.models import DataBin, load_for_inference
 
 MODELS = ("ape", "shape", "rpe")
 TINY = {"ARCH_SIZE": "tiny", "GPUS": 0, "UPDATES": 4, "SAVE_EVERY": 2, "MAX_SHIFT": 20}
@@ -52,6 +53,7 @@ def test_from_checkpoints_to_the_report(recipes, demo, analyse, tmp_path):
     check_swap(analyse)
     check_token_scores(analyse)
     check_curves(analyse, tmp_path)
+    check_scores_are_fairseqs(demo, tmp_path)
     check_lengths(analyse)
     check_speed(analyse)
     report.main([str(tmp_path / "runs"), "--data", str(demo)])
@@ -99,6 +101,16 @@ def check_curves(analyse, folder):
     for run in runs:
         assert run["updates"] == [2, 4] and run["seconds"] == sorted(run["seconds"])
         assert all(10 < perplexity < 10_000 for perplexity in run["perplexity"])
+
+
+def check_scores_are_fairseqs(demo, folder):
+    """The scores of gold tokens make up the perplexity that fairseq logged for this checkpoint."""
+    data = DataBin(demo, "interpolate")
+    model = load_for_inference(folder / "ape" / "checkpoint_last.pt", data, torch.device("cpu"))
+    scores = token_scores.gold_scores(model, data, "valid", max_tokens=1000, title="")
+    perplexity = torch.cat(list(scores.values())).mean().neg().exp().item()
+    logged, _ = curves.read_log(folder / "ape" / "train.log")
+    assert perplexity == pytest.approx(logged[4], rel=1e-3)
 
 
 def check_lengths(analyse):

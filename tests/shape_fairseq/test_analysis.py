@@ -175,6 +175,7 @@ def test_bleu_by_length_tells_trained_from_untrained_lengths(runs):
     ape, shape = result["models"]["ape"], result["models"]["shape"]
     assert ape["trained"] == shape["trained"] == shape["untrained"] == pytest.approx(100)
     assert ape["untrained"] < 20
+    assert ape["untrained_p_value"] is None and shape["untrained_p_value"] < 0.01
     filled = [bucket for bucket in result["buckets"] if bucket["sequences"]]
     assert [bucket["untrained"] for bucket in filled] == [False, True]
     assert record["signature"]["checkpoints"]["ape seed 1"]["sha256"] == "ape"
@@ -260,6 +261,18 @@ def test_scores_are_compared_with_the_papers_words(data):
     assert on("interpolate") == claims.HOLDS
 
 
+def test_speed_is_judged_over_all_settings():
+    def verdict(*speeds):
+        analyses = {
+            (setting, "speed"): {"models": {"shape": {"training": {"speed": speed}}}}
+            for setting, speed in zip(("vanilla", "interpolate"), speeds, strict=True)
+        }
+        return check("SHAPE's training is as fast", analyses)
+
+    assert verdict(1.02, 0.93) == claims.Verdict("x1.02 (VANILLA), x0.93 (INTERPOLATE)", "holds")
+    assert verdict(0.95, 0.91).verdict == claims.FAILS
+
+
 def token_ratios(rare: float, all_tokens: float, untrained: float) -> dict:
     rows = [{"tokens": 0, "ratio": None}, {"tokens": 50, "ratio": rare}]
     rows += [{"tokens": 100, "ratio": rare}, {"tokens": 900, "ratio": all_tokens}]
@@ -284,6 +297,7 @@ def test_the_report_shows_what_was_measured_and_needs_no_network(runs):
     assert text.count("data:image/svg+xml;base64,") == 1
     row = next(line for line in text.splitlines() if "SHAPE extrapolates better" in line)
     assert ">holds<" in row and "SHAPE 100.00, APE" in row and "29.80" in row
+    assert "10 sentences, p = 0.0" in row
     row = next(line for line in text.splitlines() if "Moving a sentence" in line)
     assert ">not measured<" in row and "drop 1.45" in row
     assert "Table 2" in text and "SHAPE (K=20)" in text
