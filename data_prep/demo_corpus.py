@@ -134,15 +134,16 @@ STRONG = {"nom": "er e es e", "acc": "en e es e", "dat": "en en en en"}
 class Generator:
     """Draws sentence pairs; the same seed gives the same pairs on every Python version."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, nesting: float = 1.0) -> None:
         # Only random() is used: it is the one method that Python promises not to change.
         self._random = random.Random(seed).random
+        self._nesting = nesting
 
     def sentence(self) -> tuple[str, str]:
         """One sentence pair as plain text."""
-        depth = 1 + self._chance(0.7) + self._chance(0.45) + self._chance(0.35)
+        depth = 1 + self._nests(0.7) + self._nests(0.45) + self._nests(0.35)
         english, german = self.main_clause(depth)
-        while self._chance(0.3):
+        while self._nests(0.3):
             more_english, more_german = self._next_clause(depth)
             english, german = [*english, *more_english], [*german, *more_german]
         return _as_text(english), _as_text(german)
@@ -195,7 +196,7 @@ class Generator:
         english.append(_english_plural(noun.english) if plural else noun.english)
         english = [*_english_article(definite, plural, english[0]), *english]
         german.append(_german_noun(noun, plural, case))
-        if depth > 0 and self._chance(0.3):
+        if depth > 0 and self._nests(0.3):
             relative_english, relative_german = self._relative_clause(column, depth - 1)
             english, german = [*english, *relative_english], [*german, *relative_german]
         return Phrase(english, german, plural)
@@ -214,12 +215,12 @@ class Generator:
 
     def _predicate(self, depth: int) -> tuple[Verb, tuple[Words, Words], tuple[Words, Words]]:
         """A verb with its objects, and the "that" clause that follows a verb of speech."""
-        if depth > 0 and self._chance(0.35):
+        if depth > 0 and self._nests(0.35):
             english, german = self.subordinate_clause(depth - 1)
             return self._zipf(SPEECH), ([], []), (["that", *english], [",", "dass", *german, ","])
         thing = self.phrase("acc", depth)
         english, german = [*thing.english], [*thing.german]
-        if self._chance(0.35):
+        if self._nests(0.35):
             word, translation = self._pick(PREPOSITIONS)
             place = self.phrase("dat", depth - 1)
             english += [word, *place.english]
@@ -261,6 +262,10 @@ class Generator:
 
     def _chance(self, probability: float) -> bool:
         return self._random() < probability
+
+    def _nests(self, probability: float) -> bool:
+        """Whether a sentence grows by one more clause or phrase."""
+        return self._chance(probability * self._nesting)
 
     def _choice(self, items: list):
         return items[int(self._random() * len(items))]
@@ -321,9 +326,9 @@ def _as_text(words: Words) -> str:
     return text[0].upper() + text[1:] + "."
 
 
-def generate(seed: int) -> Iterator[tuple[str, str]]:
+def generate(seed: int, nesting: float = 1.0) -> Iterator[tuple[str, str]]:
     """Endless sentence pairs, none of them twice."""
-    generator, seen = Generator(seed), set()
+    generator, seen = Generator(seed, nesting), set()
     while True:
         english, german = generator.sentence()
         if english not in seen:
@@ -340,13 +345,27 @@ def main() -> None:
     parser.add_argument("--valid", type=positive, default=500, help="default: %(default)s")
     parser.add_argument("--test", type=positive, default=500, help="default: %(default)s")
     parser.add_argument("--seed", type=int, default=1, help="default: %(default)s")
+    parser.add_argument(
+        "--nesting",
+        type=fraction,
+        default=1.0,
+        help="how readily clauses are added, 0 to 1: less makes short sentences (default: 1)",
+    )
     args = parser.parse_args()
-    pairs = generate(args.seed)
+    pairs = generate(args.seed, args.nesting)
     # Validation and test come first: they stay the same when more training text is asked for.
     for name in ("valid", "test", "train"):
         size = getattr(args, name)
         write_pairs((next(pairs) for _ in range(size)), args.output / name, ("en", "de"))
         log.info("demo %s: %s pairs", name, f"{size:,}")
+
+
+def fraction(text: str) -> float:
+    """An argparse type: a number from 0 to 1."""
+    number = float(text)
+    if not 0 <= number <= 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a number from 0 to 1")
+    return number
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@
 #
 # Environment variables (with their defaults):
 #   TRAIN_PAIRS=20000  VALID_PAIRS=500  TEST_PAIRS=500  SEED=1
+#   NESTING=1               0 to 1: how readily clauses are added; less makes short sentences
 #   BPE_MERGES=1000         joint BPE merges
 #   EXTRAPOLATE_LIMIT=30    longest training pair of EXTRAPOLATE in subwords
 #   GROUP_SIZE=10           sentences in a sequence of INTERPOLATE
@@ -18,17 +19,18 @@ TRAIN_PAIRS=${TRAIN_PAIRS:-20000}
 VALID_PAIRS=${VALID_PAIRS:-500}
 TEST_PAIRS=${TEST_PAIRS:-500}
 SEED=${SEED:-1}
+NESTING=${NESTING:-1}
 TRAIN=(train)
 EVALUATION=(valid test)
 JOINED=
 
 generate() {
-  run demo_corpus --output "$1" --seed "$SEED" \
+  run demo_corpus --output "$1" --seed "$SEED" --nesting "$NESTING" \
     --train "$TRAIN_PAIRS" --valid "$VALID_PAIRS" --test "$TEST_PAIRS"
 }
 
 usage_or_out "$@"
-remember DATA=demo SEED="$SEED" TRAIN_PAIRS="$TRAIN_PAIRS" VALID_PAIRS="$VALID_PAIRS" \
+remember DATA=demo SEED="$SEED" NESTING="$NESTING" TRAIN_PAIRS="$TRAIN_PAIRS" VALID_PAIRS="$VALID_PAIRS" \
   TEST_PAIRS="$TEST_PAIRS" MAX_TOKENS="$MAX_TOKENS" BPE_MERGES="$BPE_MERGES" \
   EXTRAPOLATE_LIMIT="$EXTRAPOLATE_LIMIT" GROUP_SIZE="$GROUP_SIZE" SWAPPED_SAMPLE="$SWAPPED_SAMPLE"
 stage raw generate

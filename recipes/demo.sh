@@ -1,56 +1,47 @@
 #!/usr/bin/env bash
-# From nothing to a BLEU score in a few minutes: make the demo corpus, train SHAPE, translate, score.
+# The paper's experiments at demo size: corpus, APE, SHAPE and RPE, translations, analyses, report.html.
 #
-#   bash recipes/demo.sh [OUT]     (default: runs/demo)
+#   bash recipes/demo.sh [OUT]           EXTRAPOLATE and INTERPOLATE, ten minutes on two cores (runs/demo)
+#   FULL=1 bash recipes/demo.sh [OUT]    all nine cells, trained longer: an hour (runs/demo-full)
 #
-# Environment variables (with their defaults):
-#   UPDATES=600     training updates; more give a better score
-#   MAX_SHIFT=20    SHAPE's K; a small model learns faster with a small one
-#
-# Interrupted and started again it goes on where it was; all of it is kept in OUT.
-set -euo pipefail
+# Interrupted and started again it goes on where it was; all of it is kept in OUT, logs in OUT/logs.
+# Environment variables (with their defaults, and those of FULL=1):
+#   SETTINGS="extrapolate interpolate"    (all three)    MODELS="ape shape rpe"
+#   VANILLA_UPDATES=1000 (3000)    EXTRAPOLATE_UPDATES=500 (3000)    INTERPOLATE_UPDATES=1000 (4000)
+#   VANILLA_SHIFT=20               EXTRAPOLATE_SHIFT=20              INTERPOLATE_SHIFT=20     SHAPE's K
+#   BATCH_TOKENS=1000       tokens in a batch
+#   SIZE                    options of fairseq-train that make the model's size
+#   AVERAGE=3  BEAM=4       checkpoints to average; beam width
+#   SWAPPED_SEQUENCES=100 (500)    sequences in which sentences are swapped
+#   JOBS                    jobs side by side (one for each core)
+#   EXTRA  SEED=1  GPUS=0   as in the training recipes
+#   TRAIN_PAIRS=12000 (20000)  VALID_PAIRS=200 (500)  TEST_PAIRS=200 (500)  NESTING=0.4
+#   EXTRAPOLATE_LIMIT=12  GROUP_SIZE=3    and the others of data_prep/prepare_demo.sh
 
-if [[ ${1:-} == -h || ${1:-} == --help ]]; then
-  awk 'NR > 1 && /^#/ {sub(/^# ?/, ""); print; next} NR > 1 {exit}' "$0"
-  exit
-fi
-top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-export PYTHONWARNINGS=ignore  # deprecations inside fairseq, many of them
-export PYTHONPATH=$top${PYTHONPATH:+:$PYTHONPATH}
-out=$(mkdir -p "${1:-runs/demo}" && cd "${1:-runs/demo}" && pwd)
-user_dir=(--user-dir "$top/shape_fairseq")
-model=$out/shape
-log=$model/log.txt
+source "$(dirname "${BASH_SOURCE[0]}")/experiment.sh"
+FULL=${FULL:-0}
+[[ $# -gt 0 ]] || set -- "runs/demo$([[ $FULL == 0 ]] || echo -full)"
+arguments 1 "$@"
 
-say() { printf '\n\033[1m[%s] %s\033[0m\n' "$1" "$2"; }
+# or_full DEFAULT FULL: the one that this run is for.
+or_full() { [[ $FULL == 0 ]] && echo "$1" || echo "$2"; }
 
-say 1/4 "Make the demo corpus in $out/data"
-bash "$top/data_prep/prepare_demo.sh" "$out/data"
-
-say 2/4 "Train SHAPE for ${UPDATES:=600} updates with K = ${MAX_SHIFT:=20}"
-mkdir -p "$model"
-# A finished training is left alone: fairseq-train would do one more update each time.
-if [[ ! -e $model/finished-$UPDATES ]]; then
-  fairseq-train "$out/data/vanilla" "${user_dir[@]}" --cpu --seed 1 --save-dir "$model" \
-    --arch transformer_shape_tiny --max-shift "$MAX_SHIFT" --share-all-embeddings \
-    --encoder-embed-dim 128 --encoder-ffn-embed-dim 256 --encoder-attention-heads 4 \
-    --decoder-attention-heads 4 --criterion label_smoothed_cross_entropy --label-smoothing 0.1 \
-    --optimizer adam --adam-betas '(0.9, 0.98)' --lr 0.003 --lr-scheduler inverse_sqrt \
-    --warmup-updates 200 --max-tokens 2000 --max-update "$UPDATES" --no-epoch-checkpoints \
-    --save-interval-updates 100 --keep-interval-updates 1 --disable-validation \
-    --log-format tqdm >>"$log" || { tail -n 3 "$log" >&2; exit 1; }
-  touch "$model/finished-$UPDATES"
-fi
-
-say 3/4 "Translate the validation set"
-fairseq-generate "$out/data/vanilla" "${user_dir[@]}" --cpu --gen-subset valid --beam 4 \
-  --path "$model/checkpoint_last.pt" --max-tokens 4000 --required-batch-size-multiple 1 \
-  >"$out/generated.txt" 2>"$out/generate.log" || { tail -n 3 "$out/generate.log" >&2; exit 1; }
-grep ^H- "$out/generated.txt" | cut -c3- | sort -n | cut -f3 |
-  python -m data_prep.detokenize --lang de >"$out/translation.de"
-head -n 3 "$out/translation.de"
-
-say 4/4 "Score it"
-sacrebleu "$out/data/reference/vanilla/valid.de" --input "$out/translation.de" --format text |
-  tee "$out/bleu.txt"
-echo "The model, its log and its translations are in $out"
+SETTINGS=${SETTINGS:-$(or_full "extrapolate interpolate" "vanilla extrapolate interpolate")}
+MODELS=${MODELS:-ape shape rpe}
+VANILLA_UPDATES=${VANILLA_UPDATES:-$(or_full 1000 3000)}
+EXTRAPOLATE_UPDATES=${EXTRAPOLATE_UPDATES:-$(or_full 500 3000)}
+INTERPOLATE_UPDATES=${INTERPOLATE_UPDATES:-$(or_full 1000 4000)}
+VANILLA_SHIFT=${VANILLA_SHIFT:-20} EXTRAPOLATE_SHIFT=${EXTRAPOLATE_SHIFT:-20}
+INTERPOLATE_SHIFT=${INTERPOLATE_SHIFT:-20}
+BATCH_TOKENS=${BATCH_TOKENS:-1000}
+AVERAGE=${AVERAGE:-3} BEAM=${BEAM:-4}
+SWAPPED_SEQUENCES=${SWAPPED_SEQUENCES:-$(or_full 100 500)}
+# Few epochs of a regular language need no dropout, and dropout costs a CPU much time.
+SIZE=${SIZE:-"--encoder-embed-dim 128 --encoder-ffn-embed-dim 256 --encoder-attention-heads 4 \
+--decoder-embed-dim 128 --decoder-ffn-embed-dim 256 --decoder-attention-heads 4 \
+--dropout 0 --attention-dropout 0 --activation-dropout 0"}
+export TRAIN_PAIRS=${TRAIN_PAIRS:-$(or_full 12000 20000)} NESTING=${NESTING:-0.4}
+export VALID_PAIRS=${VALID_PAIRS:-$(or_full 200 500)} TEST_PAIRS=${TEST_PAIRS:-$(or_full 200 500)}
+export EXTRAPOLATE_LIMIT=${EXTRAPOLATE_LIMIT:-12} GROUP_SIZE=${GROUP_SIZE:-3}
+export SWAPPED_SAMPLE=${SWAPPED_SAMPLE:-$SWAPPED_SEQUENCES}
+experiment demo "$1"

@@ -172,16 +172,35 @@ def subtitle(data: Path, scored: list[results.Result]) -> str:
     return "; ".join(parts)
 
 
-def page(runs: Path, data: Path) -> str:
-    """The whole report."""
-    found = find_analyses(runs)
-    scored = [results.read(path) for path in sorted((runs / "results").glob("*.json"))]
+def read_scores(runs: Path) -> list[results.Result]:
+    return [results.read(path) for path in sorted((runs / "results").glob("*.json"))]
+
+
+def measured_in(runs: Path) -> Runs:
+    """All that was measured in a folder of runs; nothing at all is an error."""
+    found, scored = find_analyses(runs), read_scores(runs)
     if not found and not scored:
         raise DataPrepError(
             f"{runs} has no analysis/SETTING/*.json and no results/*.json to report"
         )
-    all_cells = tables.by_data(scored)
-    measured = Runs({key: base.read(path)["result"] for key, path in found.items()}, all_cells)
+    analyses = {key: base.read(path)["result"] for key, path in found.items()}
+    return Runs(analyses, tables.by_data(scored))
+
+
+def summary(measured: Runs) -> str:
+    """The scores and the claims for the terminal."""
+    scores = [without_missing(tables.table_2(cells)) for cells in measured.cells]
+    verdicts = [(claim.sentence, claim.check(measured)) for claim in CLAIMS]
+    rows = [[sentence, found.verdict, found.measured] for sentence, found in verdicts]
+    claims = Table("The paper's claims, in these runs", ["Claim", "Verdict", "Measured"], rows)
+    return "\n\n".join(table.text() for table in [*scores, claims])
+
+
+def page(runs: Path, data: Path) -> str:
+    """The whole report."""
+    found, scored = find_analyses(runs), read_scores(runs)
+    measured = measured_in(runs)
+    all_cells = measured.cells
     body = [
         "<header><h1>SHAPE, APE and RPE</h1>",
         "<p>What Kiyono et al. (2021) claim about position representations in Transformers, and"
@@ -222,4 +241,4 @@ def main(arguments: list[str]) -> None:
     text = page(args.runs, args.data or args.runs / "data")
     with atomic_outputs(out) as (file,):
         file.write(text.encode())
-    print(out)
+    print(summary(measured_in(args.runs)), f"All tables and figures: {out}", sep="\n\n")

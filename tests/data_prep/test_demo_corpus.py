@@ -20,6 +20,12 @@ def test_another_seed_is_another_corpus():
     assert list(islice(generate(2), 20)) != PAIRS[:20]
 
 
+def test_less_nesting_makes_shorter_sentences_with_some_long_ones():
+    lengths = [len(english.split()) for english, _ in islice(generate(1, nesting=0.4), 1000)]
+    assert sum(lengths) / len(lengths) < 12
+    assert max(lengths) > 25
+
+
 def test_no_sentence_twice():
     assert len({english for english, _ in PAIRS}) == len(PAIRS)
 
