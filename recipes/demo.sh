@@ -13,6 +13,7 @@
 #   SIZE                    options of fairseq-train that make the model's size
 #   AVERAGE=3  BEAM=4       checkpoints to average; beam width
 #   SWAPPED_SEQUENCES=100 (500)    sequences in which sentences are swapped
+#   ANALYSES="token-scores length-bleu curves speed similarity swap lengths"
 #   JOBS                    jobs side by side (one for each core)
 #   EXTRA  SEED=1  GPUS=0   as in the training recipes
 #   TRAIN_PAIRS=12000 (20000)  VALID_PAIRS=200 (500)  TEST_PAIRS=200 (500)  NESTING=0.4

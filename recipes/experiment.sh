@@ -14,6 +14,7 @@ experiment() {
   SEED=${SEED:-1}
   JOBS=${JOBS:-$(nproc)}
   LOGS=$OUT/logs
+  ANALYSES=${ANALYSES:-token-scores length-bleu curves speed similarity swap lengths}
   [[ " $MODELS " == *" ape "* && " $MODELS " == *" shape "* ]] ||
     fail "MODELS must hold ape and shape, which the analyses compare"
   positive_integer SEED JOBS BATCH_TOKENS AVERAGE BEAM SWAPPED_SEQUENCES
@@ -59,7 +60,7 @@ plan_jobs() {
     plan_analysis 15 token-scores "$setting" "Score the gold tokens, ${setting^^}"
     plan_analysis 8 length-bleu "$setting" "Score by length, ${setting^^}"
     plan_analysis 8 curves "$setting" "Draw the learning curves, ${setting^^}"
-    plan_analysis 30 speed "$setting" "Measure speed and memory, ${setting^^}"
+    plan_analysis 45 speed "$setting" "Measure speed and memory, ${setting^^}"
     if [[ $setting == interpolate ]]; then
       plan_analysis 10 similarity "$setting" "Compare shifted encoder states, INTERPOLATE"
       plan_analysis 40 swap "$setting" "Translate swapped sentences, INTERPOLATE"
@@ -68,7 +69,10 @@ plan_jobs() {
   plan_analysis 8 lengths "" "Count the lengths of all settings"
 }
 
-plan_analysis() { plan "$1" "$OUT/analysis/$3/$2.json" "$4" analyse "$2" "$3"; }
+# plan_analysis SECONDS NAME SETTING TITLE: if it is one of ANALYSES.
+plan_analysis() {
+  [[ " $ANALYSES " != *" $2 "* ]] || plan "$1" "$OUT/analysis/$3/$2.json" "$4" analyse "$2" "$3"
+}
 
 # Half a minute of starting and translating, and the training; RPE computes more than the others.
 cell_seconds() {
