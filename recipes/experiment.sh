@@ -17,7 +17,7 @@ experiment() {
   ANALYSES=${ANALYSES:-token-scores length-bleu curves speed similarity swap lengths}
   [[ " $MODELS " == *" ape "* && " $MODELS " == *" shape "* ]] ||
     fail "MODELS must hold ape and shape, which the analyses compare"
-  positive_integer SEED JOBS BATCH_TOKENS AVERAGE BEAM SWAPPED_SEQUENCES
+  positive_integer SEED JOBS BATCH_TOKENS AVERAGE BEAM SWAPPED_SEQUENCES SPEED_TURNS
   SAVE=$OUT remember CORPUS="$CORPUS" SEED="$SEED" SIZE="$SIZE" BATCH_TOKENS="$BATCH_TOKENS" \
     AVERAGE="$AVERAGE" BEAM="$BEAM" SWAPPED_SEQUENCES="$SWAPPED_SEQUENCES" \
     UPDATES="$(of_all_settings UPDATES)" MAX_SHIFT="$(of_all_settings SHIFT)"
@@ -60,7 +60,7 @@ plan_jobs() {
     plan_analysis 15 token-scores "$setting" "Score the gold tokens, ${setting^^}"
     plan_analysis 8 length-bleu "$setting" "Score by length, ${setting^^}"
     plan_analysis 8 curves "$setting" "Draw the learning curves, ${setting^^}"
-    plan_analysis 45 speed "$setting" "Measure speed and memory, ${setting^^}"
+    plan_analysis 20 speed "$setting" "Measure speed and memory, ${setting^^}"
     if [[ $setting == interpolate ]]; then
       plan_analysis 10 similarity "$setting" "Compare shifted encoder states, INTERPOLATE"
       plan_analysis 40 swap "$setting" "Translate swapped sentences, INTERPOLATE"
@@ -121,7 +121,8 @@ analyse() {
       k=$(of "$setting" SHIFT)
       options+=(--setting "$setting" --offsets 0 $((k / 5)) $((k / 2)) "$k")
       ;;
-    speed | token-scores) options+=(--setting "$setting") ;;
+    speed) options+=(--setting "$setting" --turns "$SPEED_TURNS") ;;
+    token-scores) options+=(--setting "$setting") ;;
   esac
   [[ $name == curves ]] || options+=(--data "$DATA")
   shape_fairseq "$name" "${options[@]}" --out "$OUT/analysis/$setting"
