@@ -12,7 +12,8 @@ experiment() {
   exec 8>"$OUT/.lock"
   flock --nonblock 8 || fail "another experiment is still running in $OUT"
   SEED=${SEED:-1}
-  JOBS=${JOBS:-$(nproc)}
+  # nproc would answer with OMP_NUM_THREADS where it is set.
+  JOBS=${JOBS:-$(env -u OMP_NUM_THREADS nproc)}
   LOGS=$OUT/logs
   ANALYSES=${ANALYSES:-token-scores length-bleu curves speed similarity swap lengths}
   [[ " $MODELS " == *" ape "* && " $MODELS " == *" shape "* ]] ||

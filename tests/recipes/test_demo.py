@@ -39,7 +39,7 @@ def stop_while_training(recipes, out) -> None:
     """Interrupt the demo as a person would, as soon as it trains."""
     process = recipes.start("demo", out, **SMALL)
     for line in process.stdout:
-        if "SHAPE on INTERPOLATE" in line:
+        if "APE on INTERPOLATE" in line:
             break
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate()
