@@ -33,12 +33,12 @@ setup(
         "sacrebleu>=2.2",
         "sacremoses>=0.0.53",
         "fastBPE>=0.1.0",
-        "subword-nmt>=0.3.8",
         "tqdm",
     ],
     extras_require={
         "analysis": ["matplotlib", "tensorboardX"],
-        "dev": ["hypothesis", "pytest", "pytest-xdist", "ruff"],
+        "ctranslate2": ["ctranslate2>=4.0"],
+        "dev": ["hypothesis", "pytest", "pytest-xdist", "ruff", "subword-nmt>=0.3.8"],
     },
     entry_points={"console_scripts": ["shape-fairseq = shape_fairseq.__main__:main"]},
 )

@@ -3,6 +3,8 @@
 import argparse
 import logging
 import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from data_prep.errors import DataPrepError, run
@@ -11,6 +13,41 @@ from data_prep.parallel import available_cores
 from data_prep.settings import SEPARATOR, subset_names
 
 log = logging.getLogger(__name__)
+
+# fairseq starts on its own share of a text when the other processes are done with theirs, so shares
+# for as many processes as cores would take twice the time; many small ones keep all cores busy.
+SHARES_PER_CORE = 4
+
+
+def encode_line(
+    dictionary, line: str, line_tokenizer: Callable, consumer: Callable, append_eos: bool, **_
+):
+    """A line as fairseq's Dictionary.encode_line gives it, in a fraction of the time."""
+    import numpy
+    import torch
+
+    # fairseq writes each symbol into the tensor on its own, which is most of its work.
+    words = line_tokenizer(line)
+    ids = [dictionary.indices.get(word, dictionary.unk_index) for word in words]
+    if dictionary.unk_index in ids:
+        for word, symbol in zip(words, ids, strict=True):
+            consumer(word, symbol)
+    if append_eos:
+        ids.append(dictionary.eos_index)
+    return torch.from_numpy(numpy.array(ids, dtype=numpy.int32))
+
+
+@contextmanager
+def quick_encoding() -> Iterator[None]:
+    """Let fairseq encode lines with the function above, in the processes that it forks too."""
+    from fairseq.data import Dictionary
+
+    original = Dictionary.encode_line
+    Dictionary.encode_line = encode_line
+    try:
+        yield
+    finally:
+        Dictionary.encode_line = original
 
 
 def preprocess(*arguments: object) -> None:
@@ -22,7 +59,8 @@ def preprocess(*arguments: object) -> None:
     arguments = [str(argument) for argument in arguments]
     log.info("fairseq-preprocess %s", " ".join(arguments))
     handlers = list(fairseq_log.handlers)
-    fairseq_preprocess(options.get_preprocessing_parser().parse_args(arguments))
+    with quick_encoding():
+        fairseq_preprocess(options.get_preprocessing_parser().parse_args(arguments))
     # fairseq adds the log file of every run to all the runs that follow it.
     fairseq_log.handlers = handlers
 
@@ -69,7 +107,7 @@ def binarize(
             "--destdir",
             folder,
             "--workers",
-            workers,
+            workers * SHARES_PER_CORE if workers > 1 else 1,
         )
         _name_subsets(folder, others)
         for name in names:

@@ -1,7 +1,6 @@
-"""Joint byte-pair encoding: learned by subword-nmt from counted words, applied by fastBPE."""
+"""Joint byte-pair encoding: merges learned from counted words, applied by fastBPE."""
 
 import argparse
-import io
 import logging
 import os
 import sys
@@ -9,8 +8,12 @@ from collections import Counter
 from collections.abc import Iterable
 from contextlib import contextmanager
 from functools import lru_cache, partial
+from itertools import islice
 from pathlib import Path
 
+from tqdm import tqdm
+
+from data_prep.bpe_learning import learn_merges
 from data_prep.errors import DataPrepError, run
 from data_prep.files import atomic_outputs, progress_bar, read_lines
 from data_prep.parallel import map_chunks
@@ -31,8 +34,6 @@ def count_words(lines: list[bytes]) -> tuple[Counter, int]:
 
 def learn(inputs: Iterable[Path], merges: int, codes: Path, workers: int | None = None) -> None:
     """Learn merges from all inputs together and write them in fastBPE's format."""
-    from subword_nmt.learn_bpe import learn_bpe
-
     words: Counter = Counter()
     for path in inputs:
         with progress_bar(f"count words of {path}", path) as bar:
@@ -41,14 +42,12 @@ def learn(inputs: Iterable[Path], merges: int, codes: Path, workers: int | None 
                 bar.update(lines)
     if not words:
         raise DataPrepError("there are no words to learn BPE from: the input is empty")
-    # The same words in another order must give the same merges.
-    vocabulary = [f"{word} {count}" for word, count in sorted(words.items())]
-    learned = io.StringIO()
+    learned = islice(learn_merges(words), merges)
+    bar = {"desc": "learn merges", "unit": "merge", "disable": None, "leave": False}
     with atomic_outputs(codes) as (file,):
-        learn_bpe(vocabulary, learned, merges, is_dict=True)
-        pairs = learned.getvalue().split("\n")[1:-1]  # without subword-nmt's version line
+        pairs = list(tqdm(learned, total=merges, **bar))
         # fastBPE wants a count as third column; it does not use it.
-        file.writelines(f"{pair} 1\n".encode() for pair in pairs)
+        file.writelines(f"{first} {second} 1\n".encode() for first, second in pairs)
     log.info("%s: %s merges from %s different words", codes, f"{len(pairs):,}", f"{len(words):,}")
 
 

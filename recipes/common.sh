@@ -204,6 +204,8 @@ train() {
   positive_integer BATCH_TOKENS MAX_TOKENS UPDATES SAVE_EVERY SEED
   [[ $MAX_SHIFT =~ ^[0-9]+$ ]] || fail "MAX_SHIFT must be a whole number, not '$MAX_SHIFT'"
   check_data "$DATA_SETTING"
+  local extra
+  read -ra extra <<<"${EXTRA:-}"
   count_ranks
   count_update_freq
   SAVE=${SAVE:-checkpoints/$setting-$model-seed$SEED}
@@ -221,11 +223,9 @@ train() {
     flock --nonblock 9 || fail "another training is still running in $SAVE"
     remember SETTING="$setting" MODEL="$model" ARCH_SIZE="$ARCH_SIZE" SEED="$SEED" \
       MAX_SHIFT="$([[ $model != shape ]] || echo "$MAX_SHIFT")" BATCH_TOKENS="$BATCH_TOKENS" \
-      DATA_HASH="$(data_hash)"
+      DATA_HASH="$(data_hash)" EXTRA="${extra[*]}"
     write_hardware
   fi
-  local extra
-  read -ra extra <<<"${EXTRA:-}"
   run "${LAUNCHER[@]}" "$DATA/$DATA_SETTING" --user-dir "$TOP/shape_fairseq" \
     --task translation --source-lang en --target-lang de \
     "${MODEL_OPTIONS[@]}" --share-all-embeddings "${SETTING_OPTIONS[@]}" "${DROPOUT[@]}" \

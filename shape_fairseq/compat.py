@@ -26,6 +26,7 @@ import torch
 from fairseq import checkpoint_utils
 from fairseq.data import data_utils
 from fairseq.distributed import utils as distributed_utils
+from fairseq.logging import progress_bar
 from fairseq.models import distributed_fairseq_model
 from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
 from fairseq.tasks import FairseqTask
@@ -186,6 +187,27 @@ def _resume_with_the_same_batches(get_batch_iterator):
 if FAIRSEQ_VERSION != "0.12.2":
     data_utils.batch_by_size = _tell_of_dropped_sequences(data_utils.batch_by_size)
     FairseqTask.get_batch_iterator = _resume_with_the_same_batches(FairseqTask.get_batch_iterator)
+
+
+def _open_log_file_once(log: logging.Logger) -> None:
+    """Keep fairseq from opening --log-file once more for every epoch and every validation.
+
+    Each line would be written as often as the file is open, and after some hundred epochs a process
+    may open no more files.
+    """
+    add_handler = log.addHandler
+
+    def add_new_handler(handler: logging.Handler) -> None:
+        path = getattr(handler, "baseFilename", None)
+        if path and path in [getattr(known, "baseFilename", None) for known in log.handlers]:
+            handler.close()
+        else:
+            add_handler(handler)
+
+    log.addHandler = add_new_handler
+
+
+_open_log_file_once(progress_bar.logger)
 
 
 # Data parallelism on the CPU, for a look and for tests: fairseq divides by the number of GPUs to

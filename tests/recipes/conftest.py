@@ -41,8 +41,11 @@ class Recipes:
 
     def shape_fairseq(self, *arguments: object, **variables: object):
         """`shape-fairseq ...`; a failure shows all that it printed."""
-        command = [sys.executable, "-m", "shape_fairseq", *map(str, arguments)]
-        return self._finish(self._start(command, **variables))
+        return self.command(sys.executable, "-m", "shape_fairseq", *arguments, **variables)
+
+    def command(self, *words: object, **variables: object):
+        """Any command from the project's folder; a failure shows all that it printed."""
+        return self._finish(self._start([*map(str, words)], cwd=TOP, **variables))
 
     def refused(self, name: str, *arguments: object, **variables: object) -> str:
         """Run a recipe that must end with one line, without a traceback; return that line."""
@@ -54,9 +57,11 @@ class Recipes:
         assert lines[0].startswith("error: ")
         return lines[0]
 
-    def _start(self, command: list[str], **variables: object) -> subprocess.Popen:
+    def _start(
+        self, command: list[str], cwd: Path = TOP.parent, **variables: object
+    ) -> subprocess.Popen:
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        return subprocess.Popen(command, env=environment(**variables), cwd=TOP.parent, **pipes)
+        return subprocess.Popen(command, env=environment(**variables), cwd=cwd, **pipes)
 
     def _finish(self, process: subprocess.Popen) -> str:
         output, errors = process.communicate()

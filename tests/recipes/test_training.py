@@ -1,7 +1,8 @@
-"""The recipes run for real, on the CPU and with tiny models: a resume, two ranks, two nodes."""
+"""The recipes run for real, on the CPU and with tiny models: resume, fp16, two ranks, two nodes."""
 
 import re
 import socket
+from itertools import pairwise
 
 import pytest
 import torch
@@ -53,6 +54,9 @@ def test_a_rerun_resumes_and_a_complete_training_is_left_alone(recipes, demo, al
     assert (save / "checkpoint_last.pt").stat() == before
     refusal = recipes.refused("vanilla", "ape", UPDATES=8, **training)
     assert "MODEL=rpe" in refusal and "choose another SAVE" in refusal
+    training["EXTRA"] = "--dropout 0.3"
+    refusal = recipes.refused("vanilla", "rpe", UPDATES=8, **training)
+    assert f"EXTRA={TINY['EXTRA']}" in refusal
 
 
 def test_two_nodes_train_as_one_process_does(recipes, demo, alone, tmp_path):
@@ -69,3 +73,20 @@ def test_two_nodes_train_as_one_process_does(recipes, demo, alone, tmp_path):
         assert process.returncode == 0, errors[-3000:]
     assert "training on 2 devices" in (save / "train.log").read_text()
     assert largest_difference(save / "checkpoint_last.pt", alone / "checkpoint_last.pt") < 1e-4
+
+
+def test_fairseqs_own_recipe_in_fp16_on_two_ranks_with_learning_curves(recipes, demo, tmp_path):
+    save = tmp_path / "save"
+    ranks = {"CPU_RANKS": 2, "MASTER_PORT": free_port(), "BATCH_TOKENS": 2000, "MAX_TOKENS": 1000}
+    small = {"ARCH_SIZE": "tiny", "GPUS": 0, "UPDATES": 2, "SAVE_EVERY": 1, "FP16": 1}
+    recipes.run("scaling_nmt", "shape", DATA=demo, SAVE=save, **ranks, **small)
+    assert (save / "hardware.txt").read_text() == "CPU, 2 processes\n"
+    log = (save / "train.log").read_text()
+    # Appendix E: perplexity by update and by wall clock.
+    assert re.search(r"valid on .* ppl [\d.]+ .* num_updates 1\b", log)
+    assert re.search(r"valid on .* ppl [\d.]+ .* num_updates 2\b", log)
+    # Only half precision scales the loss.
+    assert re.search(r"num_updates 2 .* loss_scale \d+ .* wall [\d.]+", log)
+    assert not [one for one, other in pairwise(log.splitlines()) if one == other]
+    curves = {path.parent.name for path in (save / "tensorboard").glob("*/*tfevents*")}
+    assert curves == {"train", "valid"}

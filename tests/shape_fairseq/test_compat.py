@@ -7,6 +7,7 @@ import torch
 from fairseq import checkpoint_utils
 from fairseq.data import data_utils
 from fairseq.distributed import utils as distributed_utils
+from fairseq.logging import progress_bar
 from fairseq.modules import SinusoidalPositionalEmbedding
 
 from shape_fairseq.compat import (
@@ -106,3 +107,16 @@ def test_numpy_scalars_in_a_checkpoint_are_loaded(tmp_path):
     numbers = {"a": numpy.float64(1.5), "b": numpy.int64(3), "c": numpy.float32(2.5)}
     torch.save({"cfg": None, "model": {}, "extra_state": numbers}, path)
     assert torch.load(path)["extra_state"] == numbers
+
+
+def test_the_log_file_of_many_epochs_is_opened_once_and_has_each_line_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(progress_bar.logger, "handlers", [])
+    progress_bar.logger.setLevel(logging.INFO)
+    log = tmp_path / "train.log"
+    for epoch in (1, 2, 3):
+        bar = progress_bar.progress_bar([], log_format="simple", log_file=str(log), epoch=epoch)
+        bar.print({"ppl": 7.0}, tag="valid")
+    progress_bar.logger.setLevel(logging.NOTSET)
+    assert log.read_text().splitlines() == [f"epoch {n:03d} | ppl 7" for n in (1, 2, 3)]
+    (opened,) = progress_bar.logger.handlers
+    opened.close()
