@@ -12,11 +12,13 @@ experiment() {
   exec 8>"$OUT/.lock"
   flock --nonblock 8 || fail "another experiment is still running in $OUT"
   SEED=${SEED:-1}
-  JOBS=${JOBS:-$(nproc)}
+  # nproc would answer with OMP_NUM_THREADS where it is set.
+  JOBS=${JOBS:-$(env -u OMP_NUM_THREADS nproc)}
   LOGS=$OUT/logs
+  ANALYSES=${ANALYSES:-token-scores length-bleu curves speed similarity swap lengths}
   [[ " $MODELS " == *" ape "* && " $MODELS " == *" shape "* ]] ||
     fail "MODELS must hold ape and shape, which the analyses compare"
-  positive_integer SEED JOBS BATCH_TOKENS AVERAGE BEAM SWAPPED_SEQUENCES
+  positive_integer SEED JOBS BATCH_TOKENS AVERAGE BEAM SWAPPED_SEQUENCES SPEED_TURNS
   SAVE=$OUT remember CORPUS="$CORPUS" SEED="$SEED" SIZE="$SIZE" BATCH_TOKENS="$BATCH_TOKENS" \
     AVERAGE="$AVERAGE" BEAM="$BEAM" SWAPPED_SEQUENCES="$SWAPPED_SEQUENCES" \
     UPDATES="$(of_all_settings UPDATES)" MAX_SHIFT="$(of_all_settings SHIFT)"
@@ -59,7 +61,7 @@ plan_jobs() {
     plan_analysis 15 token-scores "$setting" "Score the gold tokens, ${setting^^}"
     plan_analysis 8 length-bleu "$setting" "Score by length, ${setting^^}"
     plan_analysis 8 curves "$setting" "Draw the learning curves, ${setting^^}"
-    plan_analysis 30 speed "$setting" "Measure speed and memory, ${setting^^}"
+    plan_analysis 20 speed "$setting" "Measure speed and memory, ${setting^^}"
     if [[ $setting == interpolate ]]; then
       plan_analysis 10 similarity "$setting" "Compare shifted encoder states, INTERPOLATE"
       plan_analysis 40 swap "$setting" "Translate swapped sentences, INTERPOLATE"
@@ -68,7 +70,10 @@ plan_jobs() {
   plan_analysis 8 lengths "" "Count the lengths of all settings"
 }
 
-plan_analysis() { plan "$1" "$OUT/analysis/$3/$2.json" "$4" analyse "$2" "$3"; }
+# plan_analysis SECONDS NAME SETTING TITLE: if it is one of ANALYSES.
+plan_analysis() {
+  [[ " $ANALYSES " != *" $2 "* ]] || plan "$1" "$OUT/analysis/$3/$2.json" "$4" analyse "$2" "$3"
+}
 
 # Half a minute of starting and translating, and the training; RPE computes more than the others.
 cell_seconds() {
@@ -117,7 +122,8 @@ analyse() {
       k=$(of "$setting" SHIFT)
       options+=(--setting "$setting" --offsets 0 $((k / 5)) $((k / 2)) "$k")
       ;;
-    speed | token-scores) options+=(--setting "$setting") ;;
+    speed) options+=(--setting "$setting" --turns "$SPEED_TURNS") ;;
+    token-scores) options+=(--setting "$setting") ;;
   esac
   [[ $name == curves ]] || options+=(--data "$DATA")
   shape_fairseq "$name" "${options[@]}" --out "$OUT/analysis/$setting"
