@@ -114,8 +114,9 @@ collect() {
 # reason LOG: our own commands end with a line "error: ...", those of others with an exception.
 reason() { (grep -a '^error: ' "$1" || cat "$1") | tail -n 1; }
 
+# A stop may come between the start of a job and the note of it in JOB_OF, so ask bash.
 stop_jobs() {
   local pid
-  for pid in "${!JOB_OF[@]}"; do kill -TERM -- "-$pid" || true; done
+  for pid in $(jobs -p); do kill -TERM -- "-$pid" || true; done
   wait
 } 2>/dev/null

@@ -125,9 +125,9 @@ def check_speed(analyse):
     ape, shape, rpe = (result["models"][model] for model in MODELS)
     assert ape["training"]["speed"] == ape["generation"]["speed"] == 1
     assert ape["parameters"] == shape["parameters"] < rpe["parameters"]
-    # Equal tensors in every step; RPE holds the distances besides.
+    # Equal tensors in every step; RPE holds tables besides, but no attention weights.
     assert shape["step_memory"] == pytest.approx(ape["step_memory"], rel=0.05)
-    assert rpe["step_memory"] > ape["step_memory"]
+    assert 0 < rpe["step_memory"] < 1.5 * ape["step_memory"]
 
 
 def check_refusals(analyse, demo, folder):
