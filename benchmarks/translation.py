@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from itertools import cycle, islice
 from pathlib import Path
 
 from sacrebleu.metrics import BLEU
@@ -117,8 +118,8 @@ def binarize(text: Path, dictionary: Path, langs: tuple[str, str]) -> None:
 
 
 def head(source: Path, target: Path, lines: int) -> list[str]:
-    """Write the first lines of a text and return them."""
-    first = [line for _, line in zip(range(lines), read_lines(source), strict=False)]
+    """Write the first lines of a text, again from its beginning if it is short, and return them."""
+    first = list(islice(cycle(read_lines(source)), lines))
     target.write_bytes(b"".join(line + b"\n" for line in first))
     return [line.decode("utf-8") for line in first]
 
