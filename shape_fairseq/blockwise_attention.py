@@ -1,17 +1,19 @@
 """Relative attention, exact, in memory that grows with the length and not with its square.
 
 The scores of a block of queries are computed, used and forgotten; the backward pass computes them
-again. Seen from one block, all keys farther than L on either side have one and the same relative
-term, a column for each side. Only for the near keys, some 2L more than the block has queries, is
-there a term for each key, and these terms are a skewed view of the terms by distance:
+again. Relative terms are counted from that of distance -L, which all keys have in common, so that
+keys farther than L to the left need nothing more. Those farther to the right have one and the same
+term, a column. Only for the near keys, some 2L more than the block has queries, is there a term for
+each key, and these terms are a skewed view of the terms by distance:
 
     distance      -2 -1  0 +1 +2        near keys of these queries (L = 2)
-    query 0        a  b  c  d  e         b  c  d  e  e
-    query 1        f  g  h  i  j         f  g  h  i  j
-    query 2        k  l  m  n  o         k  k  l  m  n
+    query 0        0  b  c  d  e         b  c  d  e  e
+    query 1        0  g  h  i  j         0  g  h  i  j
+    query 2        0  l  m  n  o         0  0  l  m  n
 
 To spread terms over keys (`add_by_distance`) and to sum what keys hold for each distance
-(`sum_by_distance`) are adjoint: each is the other's backward.
+(`sum_by_distance`) are adjoint: each is the other's backward. What all keys have in common needs no
+sum over keys: weights add up to one, and the gradients of a softmax's inputs to zero.
 
 Shapes: N sequences times heads, Q queries, K keys, d the width of a head, R = 2L + 1 distances; in
 a block n, q and k of them.
@@ -92,12 +94,8 @@ def band(block: Block, distances: int) -> tuple[slice, slice]:
     return slice(start, stop), slice(start - first, stop - first)
 
 
-def add_by_distance(
-    scores: Tensor, by_distance: Tensor, block: Block, left_is_zero: bool = False
-) -> None:
-    """Add to each score (n x q x k) the term of its distance (n x q x R), in place."""
-    if block.near.start > 0 and not left_is_zero:
-        scores[:, :, : block.near.start] += by_distance[:, :, :1]
+def add_by_distance(scores: Tensor, by_distance: Tensor, block: Block) -> None:
+    """Add to each score (n x q x k) the term of its distance (n x q x R, the first 0), in place."""
     if block.near.stop < block.keys:
         scores[:, :, block.near.stop :] += by_distance[:, :, -1:]
     if block.width > 0:
@@ -121,8 +119,10 @@ def near_terms(by_distance: Tensor, block: Block) -> Tensor:
     return skewed(padded, block)
 
 
-def sum_by_distance(weights: Tensor, block: Block, distances: int) -> Tensor:
-    """Sum weights (n x q x k) that have the same distance: n x q x R."""
+def sum_by_distance(
+    weights: Tensor, block: Block, distances: int, in_common: Tensor | float
+) -> Tensor:
+    """Sum weights (n x q x k) that have the same distance: n x q x R, the first what all have."""
     n, q, _ = weights.shape
     sums = weights.new_zeros(n, q, distances)
     if block.height == 1 and block.width > 0:
@@ -132,12 +132,10 @@ def sum_by_distance(weights: Tensor, block: Block, distances: int) -> Tensor:
         padded = weights.new_zeros(n, q, block.width + q - 1)
         skewed(padded, block).copy_(weights[:, :, block.near])
         sums[:, :, known] = padded[:, :, columns]
-        sums[:, :, 0] += padded[:, :, : columns.start].sum(2)
         sums[:, :, -1] += padded[:, :, columns.stop :].sum(2)
-    if block.near.start > 0:
-        sums[:, :, 0] += weights[:, :, : block.near.start].sum(2)
     if block.near.stop < block.keys:
         sums[:, :, -1] += weights[:, :, block.near.stop :].sum(2)
+    sums[:, :, 0] = in_common
     return sums
 
 
@@ -166,17 +164,14 @@ class Options(NamedTuple):
 def attention_weights(
     query: Tensor,  # n x q x d
     key: Tensor,  # n x k x d
-    relative_keys: Tensor,  # R x d
+    relative_keys: Tensor,  # R x d, the first 0
     mask: Tensor | None,  # n x 1 x k
     block: Block,
     causal: bool,
 ) -> Tensor:
     """The attention weights of a block, n x q x k."""
     scores = torch.bmm(query, key.transpose(1, 2))
-    by_distance = times(query, relative_keys.t())  # n x q x R
-    # What is the same for all keys of a query does not change its softmax.
-    by_distance = by_distance - by_distance[:, :, :1]
-    add_by_distance(scores, by_distance, block, left_is_zero=True)
+    add_by_distance(scores, times(query, relative_keys.t()), block)
     if mask is not None:
         scores += mask
     if causal:
@@ -211,7 +206,11 @@ def draw_kept(weights: Tensor, dropout: float, generator: torch.Generator) -> Te
 
 
 class BlockwiseRelativeAttention(torch.autograd.Function):
-    """The attention of all blocks, with a backward pass that computes the weights again."""
+    """The attention of all blocks, with a backward pass that computes the weights again.
+
+    Both tables (R x d) are counted from distance -L. What all keys have in common is the first row
+    of the values; that of the keys is 0, as it would not change a softmax.
+    """
 
     @staticmethod
     def forward(ctx, query, key, value, relative_keys, relative_values, mask, options: Options):
@@ -222,7 +221,8 @@ class BlockwiseRelativeAttention(torch.autograd.Function):
             n, q, k = block.sequences, block.queries, slice(block.keys)
             if kept is not None:
                 weights *= kept
-            mass[n, q] = sum_by_distance(weights, block, distances)
+            total = 1.0 if kept is None else weights.sum(2)
+            mass[n, q] = sum_by_distance(weights, block, distances, total)
             relative = times(mass[n, q], relative_values)  # n x q x d
             output[n, q] = relative.baddbmm_(weights, value[n, k])
         ctx.save_for_backward(query, key, value, relative_keys, relative_values, mask, output, mass)
@@ -250,16 +250,16 @@ class BlockwiseRelativeAttention(torch.autograd.Function):
             # The gradient of a softmax is weights * (grad - sum(weights * grad)), and that sum is
             # the product of the output with its gradient, whatever was dropped.
             product = (above * output[n, q]).sum(2, keepdim=True)  # n x q x 1
-            grad_scores = torch.bmm(above, value[n, k].transpose(1, 2))  # n x q x k
             by_distance = times(above, relative_values.t())  # n x q x R
-            if kept is None:
-                add_by_distance(grad_scores, by_distance - product, block)
-            else:
-                add_by_distance(grad_scores, by_distance, block)
+            in_common = by_distance[:, :, :1] - product * (kept is None)
+            grad_scores = torch.baddbmm(in_common, above, value[n, k].transpose(1, 2))  # n x q x k
+            by_distance[:, :, 0] = 0
+            add_by_distance(grad_scores, by_distance, block)
+            if kept is not None:
                 grad_scores.mul_(kept).sub_(product)
             grad_scores *= weights
 
-            by_distance = sum_by_distance(grad_scores, block, distances)
+            by_distance = sum_by_distance(grad_scores, block, distances, 0.0)
             relative = times(by_distance, relative_keys)  # n x q x d
             grad_query[n, q] = relative.baddbmm_(grad_scores, key[n, k])
             add_product(grad_key[n, k], grad_scores.transpose(1, 2), query[n, q])
@@ -290,13 +290,16 @@ def blockwise_relative_attention(
     """Attend with keys k_j + a_(j-i) and values v_j + b_(j-i): N x Q x d."""
     if limits is None:
         limits = CPU_LIMITS if query.device.type == "cpu" else GPU_LIMITS
+    # Mixed precision: the tables are parameters in fp32.
+    relative_keys = (relative_keys - relative_keys[:1]).type_as(query)
+    relative_values = torch.cat([relative_values[:1], relative_values[1:] - relative_values[:1]])
     # Drawn on the CPU, so that a GPU need not be waited for.
     seed = int(torch.randint(1 << 62, (), device="cpu")) if dropout else 0
     return BlockwiseRelativeAttention.apply(
         query,
         key,
         value,
-        relative_keys.type_as(query),  # mixed precision: the tables are parameters in fp32
+        relative_keys,
         relative_values.type_as(query),
         mask,
         Options(causal, dropout, seed, limits),

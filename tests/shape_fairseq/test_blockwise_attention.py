@@ -116,12 +116,14 @@ def test_spreading_and_summing_are_adjoint(length, max_distance, causal):
     for block in blocks(3, length, length, max_distance, causal, TINY_BLOCKS):
         n = block.sequences.stop - block.sequences.start
         by_distance = torch.randn(n, block.height, distances, dtype=torch.double)
+        by_distance[:, :, 0] = 0
         weights = torch.randn(n, block.height, block.keys, dtype=torch.double)
         spread = torch.zeros_like(weights)
         add_by_distance(spread, by_distance, block)
         index = clipped_distances(length, length, max_distance)[block.queries, : block.keys]
         assert spread.equal(by_distance.gather(2, index.expand(n, -1, -1)))
-        summed = sum_by_distance(weights, block, distances)
+        summed = sum_by_distance(weights, block, distances, in_common=7.0)
+        assert summed[:, :, 0].eq(7).all()
         torch.testing.assert_close((summed * by_distance).sum(), (weights * spread).sum())
 
 
