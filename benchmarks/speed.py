@@ -325,11 +325,14 @@ def too_large(model: str, level: str, length: int, where: torch.device) -> bool:
     return model == LOOKUP and needed > 0.25 * present  # the other models need room too
 
 
-def measure(level: str, length: int, turns: int | None, conditions: Conditions) -> dict:
-    """Times, speeds and peak memory of all models that take part in a level."""
-    models = LEVELS[level].models
+def measure(
+    level: str, length: int, chosen: list[str], turns: int | None, conditions: Conditions
+) -> dict:
+    """Times, speeds and peak memory of all chosen models that take part in a level."""
     fitting = tuple(
-        model for model in models if not too_large(model, level, length, conditions.where)
+        model
+        for model in LEVELS[level].models
+        if model in chosen and not too_large(model, level, length, conditions.where)
     )
     torch.manual_seed(1)
     steps = LEVELS[level].steps(fitting, length, conditions)
@@ -367,10 +370,15 @@ def with_ranges(cell: dict) -> dict:
     return cell
 
 
+def measured_models(level: str, by_length: dict[int, dict]) -> list[str]:
+    """The models of a level that were chosen and had room at one length at least."""
+    return [model for model in LEVELS[level].models if any(model in c for c in by_length.values())]
+
+
 def tables(cells: dict[str, dict[int, dict]]) -> Iterator[Table]:
     """For each level a table of speeds and one of memory."""
     for level, by_length in cells.items():
-        models = LEVELS[level].models
+        models = measured_models(level, by_length)
         header = ["tokens", "APE, ms", *(f"{TITLES[model]} / APE" for model in models[1:])]
         rows = [
             [str(length), milliseconds(cell["ape"]["seconds"])]
@@ -396,10 +404,10 @@ def goal_rows(cells: dict[str, dict[int, dict]]) -> list[list[str]]:
     rows = []
     for goal in GOALS:
         for length in goal.lengths:
-            cell = cells.get(goal.level, {}).get(length)
-            if cell is None:
+            try:
+                value = goal.value(cells[goal.level][length])
+            except KeyError:  # not measured
                 continue
-            value = goal.value(cell)
             sign = "≤" if goal.at_most else "≥"
             verdict = "met" if goal.met(value) else "MISSED"
             rows.append([goal.what, str(length), f"{value:.2f}", f"{sign} {goal.wanted}", verdict])
@@ -410,7 +418,7 @@ def plot(cells: dict[str, dict[int, dict]]) -> dict:
     """Speed relative to APE and peak memory by length, a column for each level."""
     figure, axes = figures.subplots(*(2, len(cells)), figsize=(3.1 * len(cells), 5), squeeze=False)
     for column, (level, by_length) in zip(axes.T, cells.items(), strict=True):
-        for model in LEVELS[level].models:
+        for model in measured_models(level, by_length):
             lengths = [length for length, cell in by_length.items() if model in cell]
             chosen = [by_length[length][model] for length in lengths]
             style = {
@@ -466,6 +474,13 @@ def main(arguments: list[str] | None = None) -> None:
         help="gets bench.json, .png and .svg (default: a new folder in runs/bench)",
     )
     parser.add_argument("--levels", nargs="+", choices=LEVELS, default=list(LEVELS))
+    parser.add_argument(
+        "--models",
+        nargs="+",
+        choices=TITLES,
+        default=list(TITLES),
+        help="beside ape (default: all)",
+    )
     parser.add_argument("--lengths", nargs="+", type=base.positive, default=list(LENGTHS))
     parser.add_argument(
         "--turns", type=base.positive, help="of each model (default: 3 to 7, by level)"
@@ -483,13 +498,14 @@ def main(arguments: list[str] | None = None) -> None:
         tokens=args.tokens,
         where=device(args.cpu),
     )
+    chosen = ["ape", *args.models]  # all speeds are relative to APE
     cells: dict[str, dict[int, dict]] = {}
     for level in args.levels:
         for length in sorted(args.lengths):
-            cell = with_ranges(measure(level, length, args.turns, conditions))
+            cell = with_ranges(measure(level, length, chosen, args.turns, conditions))
             cells.setdefault(level, {})[length] = cell
             speeds = ", ".join(
-                f"{TITLES[model]} {speed_cell(cell.get(model))}" for model in LEVELS[level].models
+                f"{TITLES[model]} {speed_cell(found)}" for model, found in cell.items()
             )
             print(f"{LEVELS[level].title}, {length} tokens: {speeds}", flush=True)
     report(cells, args.out, conditions)

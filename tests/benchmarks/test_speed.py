@@ -50,6 +50,14 @@ def test_bench_measures_all_levels_and_writes_all_files(tmp_path, monkeypatch, c
     assert "RPE training step / APE" in printed and "no room" not in printed
 
 
+def test_bench_of_chosen_models_shows_no_others(tmp_path, capsys):
+    options = ["--tiny", "--cpu", "--lengths", "27", "--tokens", "54", "--turns", "1"]
+    options += ["--levels", "training", "--models", "shape", "--out", str(tmp_path)]
+    speed.main(options)
+    printed = capsys.readouterr().out
+    assert "SHAPE training step / APE" in printed and "RPE" not in printed
+
+
 def test_a_goal_is_met_or_missed():
     at_least = next(goal for goal in speed.GOALS if not goal.at_most)
     at_most = next(goal for goal in speed.GOALS if goal.at_most)
@@ -69,6 +77,6 @@ def test_what_does_not_fit_is_not_tried():
 
 def test_memory_tells_blocks_from_all_pairs_of_positions():
     conditions = speed.Conditions("_tiny", 500, tokens=400, where=torch.device("cpu"))
-    cell = speed.measure("attention", 400, 1, conditions)
+    cell = speed.measure("attention", 400, list(speed.TITLES), 1, conditions)
     pairs = 2 * 400 * 400 * 64 * 4  # bytes of the looked up keys and values
     assert cell["lookup"]["memory"] > pairs > 2 * cell["rpe"]["memory"]
