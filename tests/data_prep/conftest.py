@@ -1,4 +1,4 @@
-"""What the tests of data_prep share: running the real commands, and finding Multi30k."""
+"""What the tests of data_prep share: running the real commands."""
 
 import os
 import subprocess
@@ -43,14 +43,6 @@ class Commands:
 @pytest.fixture(scope="session")
 def commands() -> Commands:
     return Commands()
-
-
-@pytest.fixture(scope="session")
-def multi30k() -> Path:
-    folder = Path(os.environ.get("SHAPE_MULTI30K", TOP.parent / "shared" / "multi30k"))
-    if not (folder / "train.en.gz").exists():
-        pytest.skip("Multi30k is not here: set SHAPE_MULTI30K to its folder")
-    return folder
 
 
 @pytest.fixture

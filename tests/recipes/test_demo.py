@@ -76,6 +76,27 @@ def check_a_second_start(recipes, out) -> None:
     assert "interpolate:4" in refusal
 
 
+def test_multi30k_fills_the_table(recipes, first_lines_of_multi30k, tmp_path):
+    settings = "vanilla extrapolate interpolate"
+    small = SMALL | {f"{setting}_UPDATES": 2 for setting in settings.upper().split()}
+    small |= {"SETTINGS": settings, "ANALYSES": "lengths"}
+    small |= {"EXTRAPOLATE_LIMIT": 20, "GROUP_SIZE": 3}
+    raw = first_lines_of_multi30k(train=1500, other=12)
+    recipes.run("multi30k", tmp_path / "runs", RAW=raw, **small)
+    results = sorted((tmp_path / "runs" / "results").iterdir())
+    assert len(results) == 6
+    table = recipes.shape_fairseq("tables", *results, "--table", "2", "--format", "markdown")
+    rows = [[cell.strip() for cell in row.split("|")[1:-1]] for row in table.splitlines()]
+    scored = {tuple(row[:2]) for row in rows if len(row) == 7 and "." in row[4]}
+    models = {
+        "vanilla": "SHAPE (K=20)",
+        "extrapolate": "SHAPE (K=20)",
+        "interpolate": "SHAPE (K=10)",
+    }
+    for setting, shape in models.items():
+        assert {(setting.upper(), model) for model in ("APE", shape)} <= scored
+
+
 def test_a_failure_names_its_log(recipes, tmp_path):
     process = recipes.start("multi30k", tmp_path, RAW=tmp_path / "raw")
     _, errors = process.communicate()
