@@ -7,8 +7,8 @@
 # Interrupted and started again it goes on where it was; all of it is kept in OUT, logs in OUT/logs.
 # Environment variables (with their defaults, and those of FULL=1):
 #   SETTINGS="extrapolate interpolate"    (all three)    MODELS="ape shape rpe"
-#   VANILLA_UPDATES=800 (3000)    EXTRAPOLATE_UPDATES=800 (3000)    INTERPOLATE_UPDATES=800 (4000)
-#   VANILLA_SHIFT=20              EXTRAPOLATE_SHIFT=20              INTERPOLATE_SHIFT=20     SHAPE's K
+#   VANILLA_UPDATES=900 (3000)    EXTRAPOLATE_UPDATES=900 (3000)    INTERPOLATE_UPDATES=1500 (4000)
+#   VANILLA_SHIFT=20              EXTRAPOLATE_SHIFT=20              INTERPOLATE_SHIFT=60      SHAPE's K
 #   BATCH_TOKENS=1000       tokens in a batch
 #   SIZE                    options of fairseq-train that make the model's size
 #   AVERAGE=3  BEAM=4       checkpoints to average; beam width
@@ -30,11 +30,12 @@ or_full() { [[ $FULL == 0 ]] && echo "$1" || echo "$2"; }
 
 SETTINGS=${SETTINGS:-$(or_full "extrapolate interpolate" "vanilla extrapolate interpolate")}
 MODELS=${MODELS:-ape shape rpe}
-VANILLA_UPDATES=${VANILLA_UPDATES:-$(or_full 800 3000)}
-EXTRAPOLATE_UPDATES=${EXTRAPOLATE_UPDATES:-$(or_full 800 3000)}
-INTERPOLATE_UPDATES=${INTERPOLATE_UPDATES:-$(or_full 800 4000)}
+VANILLA_UPDATES=${VANILLA_UPDATES:-$(or_full 900 3000)}
+EXTRAPOLATE_UPDATES=${EXTRAPOLATE_UPDATES:-$(or_full 900 3000)}
+INTERPOLATE_UPDATES=${INTERPOLATE_UPDATES:-$(or_full 1500 4000)}
 VANILLA_SHIFT=${VANILLA_SHIFT:-20} EXTRAPOLATE_SHIFT=${EXTRAPOLATE_SHIFT:-20}
-INTERPOLATE_SHIFT=${INTERPOLATE_SHIFT:-20}
+# As long as most sequences: with a smaller K a position still tells which sentence it is in.
+INTERPOLATE_SHIFT=${INTERPOLATE_SHIFT:-60}
 BATCH_TOKENS=${BATCH_TOKENS:-1000}
 AVERAGE=${AVERAGE:-3} BEAM=${BEAM:-4}
 SWAPPED_SEQUENCES=${SWAPPED_SEQUENCES:-$(or_full 100 500)} SPEED_TURNS=${SPEED_TURNS:-$(or_full 5 15)}

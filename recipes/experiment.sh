@@ -78,7 +78,7 @@ plan_analysis() {
 # Half a minute of starting and translating, and the training; RPE computes more than the others.
 cell_seconds() {
   local tokens=$(($(of "$1" UPDATES) * BATCH_TOKENS))
-  echo $((30 + tokens / ($([[ $2 == rpe ]] && echo 5000 || echo 7000))))
+  echo $((30 + tokens / ($([[ $2 == rpe ]] && echo 7500 || echo 9000))))
 }
 
 save_of() { printf '%s' "$OUT/checkpoints/$1-$2-seed$SEED"; }
