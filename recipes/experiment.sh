@@ -18,7 +18,8 @@ experiment() {
   ANALYSES=${ANALYSES:-token-scores length-bleu curves speed similarity swap lengths}
   [[ " $MODELS " == *" ape "* && " $MODELS " == *" shape "* ]] ||
     fail "MODELS must hold ape and shape, which the analyses compare"
-  positive_integer SEED JOBS BATCH_TOKENS AVERAGE BEAM SWAPPED_SEQUENCES SPEED_TURNS
+  positive_integer SEED JOBS BATCH_TOKENS AVERAGE BEAM SWAPPED_SEQUENCES SPEED_TURNS \
+    {VANILLA,EXTRAPOLATE,INTERPOLATE}_{UPDATES,SHIFT}
   SAVE=$OUT remember CORPUS="$CORPUS" SEED="$SEED" SIZE="$SIZE" BATCH_TOKENS="$BATCH_TOKENS" \
     AVERAGE="$AVERAGE" BEAM="$BEAM" SWAPPED_SEQUENCES="$SWAPPED_SEQUENCES" \
     UPDATES="$(of_all_settings UPDATES)" MAX_SHIFT="$(of_all_settings SHIFT)"
@@ -34,7 +35,6 @@ experiment() {
 # of SETTING NAME: a parameter that each setting has its own value of, such as EXTRAPOLATE_SHIFT.
 of() {
   local name=${1^^}_$2
-  positive_integer "$name"
   printf '%s' "${!name}"
 }
 
@@ -47,15 +47,13 @@ of_all_settings() {
 }
 
 plan_jobs() {
-  local setting model
-  plan 30 "" "Make the corpus and its settings" prepare
+  local seconds setting model
+  plan 20 "" "Make the corpus and its settings" prepare
   plan_wait
-  for setting in $SETTINGS; do
-    for model in $MODELS; do
-      plan "$(cell_seconds "$setting" "$model")" "$(result_of "$setting" "$model")" \
-        "Train and translate: ${model^^} on ${setting^^}" fill_cell "$setting" "$model"
-    done
-  done
+  while read -r seconds setting model; do
+    plan "$seconds" "$(result_of "$setting" "$model")" \
+      "Train and translate: ${model^^} on ${setting^^}" fill_cell "$setting" "$model"
+  done < <(cells_longest_first)
   plan_wait
   for setting in $SETTINGS; do
     plan_analysis 15 token-scores "$setting" "Score the gold tokens, ${setting^^}"
@@ -73,6 +71,16 @@ plan_jobs() {
 # plan_analysis SECONDS NAME SETTING TITLE: if it is one of ANALYSES.
 plan_analysis() {
   [[ " $ANALYSES " != *" $2 "* ]] || plan "$1" "$OUT/analysis/$3/$2.json" "$4" analyse "$2" "$3"
+}
+
+# So that no core waits at the end for a long training on another.
+cells_longest_first() {
+  local setting model
+  for setting in $SETTINGS; do
+    for model in $MODELS; do
+      echo "$(cell_seconds "$setting" "$model") $setting $model"
+    done
+  done | sort --stable --key=1,1nr
 }
 
 # Half a minute of starting and translating, and the training; RPE computes more than the others.

@@ -97,6 +97,11 @@ def test_multi30k_fills_the_table(recipes, first_lines_of_multi30k, tmp_path):
         assert {(setting.upper(), model) for model in ("APE", shape)} <= scored
 
 
+def test_a_wrong_number_is_refused_before_any_work(recipes, tmp_path):
+    refusal = recipes.refused("demo", tmp_path, EXTRAPOLATE_SHIFT="x")
+    assert refusal == "error: EXTRAPOLATE_SHIFT must be a whole number of at least 1, not 'x'"
+
+
 def test_a_failure_names_its_log(recipes, tmp_path):
     process = recipes.start("multi30k", tmp_path, RAW=tmp_path / "raw")
     _, errors = process.communicate()
