@@ -438,7 +438,7 @@ def plot(cells: dict[str, dict[int, dict]]) -> dict:
         for axis in column:
             axis.set_xscale("log", base=2)
             axis.set_xticks(list(by_length), [str(length) for length in by_length])
-            axis.minorticks_off()
+            axis.xaxis.set_minor_locator(figures.NullLocator())
             axis.grid(visible=True)
     axes[0][0].set_ylabel("speed (APE = 1)")
     axes[1][0].set_ylabel("peak memory, MB")

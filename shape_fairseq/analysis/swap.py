@@ -105,7 +105,11 @@ def plot(result: dict) -> dict:
             )
     axis.set_xticks(
         range(len(labels)),
-        [f"\n{figures.title(name)}: drop {result['models'][name]['drop']:.1f}" for name in labels],
+        # + 0.0: no drop is not written as "-0.0".
+        [
+            f"\n{figures.title(name)}: drop {round(result['models'][name]['drop'], 1) + 0.0}"
+            for name in labels
+        ],
         fontweight="bold",
     )
     axis.tick_params(axis="x", length=0)
