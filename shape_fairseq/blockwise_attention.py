@@ -251,7 +251,7 @@ class BlockwiseRelativeAttention(torch.autograd.Function):
             # the product of the output with its gradient, whatever was dropped.
             product = (above * output[n, q]).sum(2, keepdim=True)  # n x q x 1
             by_distance = times(above, relative_values.t())  # n x q x R
-            in_common = by_distance[:, :, :1] - product * (kept is None)
+            in_common = by_distance[:, :, :1] - (product if kept is None else 0)
             grad_scores = torch.baddbmm(in_common, above, value[n, k].transpose(1, 2))  # n x q x k
             by_distance[:, :, 0] = 0
             add_by_distance(grad_scores, by_distance, block)
