@@ -7,12 +7,12 @@
 # Interrupted and started again it goes on where it was; all of it is kept in OUT, logs in OUT/logs.
 # Environment variables (with their defaults, and those of FULL=1):
 #   SETTINGS="extrapolate interpolate"    (all three)    MODELS="ape shape rpe"
-#   VANILLA_UPDATES=1200 (3000)    EXTRAPOLATE_UPDATES=1200 (3000)    INTERPOLATE_UPDATES=1700 (4000)
+#   VANILLA_UPDATES=1200 (3000)    EXTRAPOLATE_UPDATES=1200 (3000)    INTERPOLATE_UPDATES=1500 (4000)
 #   VANILLA_SHIFT=20              EXTRAPOLATE_SHIFT=20              INTERPOLATE_SHIFT=60      SHAPE's K
 #   BATCH_TOKENS=1000       tokens in a batch
 #   SIZE                    options of fairseq-train that make the model's size
 #   AVERAGE=3  BEAM=4       checkpoints to average; beam width
-#   SWAPPED_SEQUENCES=200 (500)    sequences in which sentences are swapped
+#   SWAPPED_SEQUENCES=100 (500)    sequences in which sentences are swapped
 #   SPEED_TURNS=5 (15)      turns of each model when speed is measured
 #   ANALYSES="token-scores length-bleu curves speed similarity swap lengths"
 #   JOBS                    jobs side by side (one for each core)
@@ -32,13 +32,13 @@ SETTINGS=${SETTINGS:-$(or_full "extrapolate interpolate" "vanilla extrapolate in
 MODELS=${MODELS:-ape shape rpe}
 VANILLA_UPDATES=${VANILLA_UPDATES:-$(or_full 1200 3000)}
 EXTRAPOLATE_UPDATES=${EXTRAPOLATE_UPDATES:-$(or_full 1200 3000)}
-INTERPOLATE_UPDATES=${INTERPOLATE_UPDATES:-$(or_full 1700 4000)}
+INTERPOLATE_UPDATES=${INTERPOLATE_UPDATES:-$(or_full 1500 4000)}
 VANILLA_SHIFT=${VANILLA_SHIFT:-20} EXTRAPOLATE_SHIFT=${EXTRAPOLATE_SHIFT:-20}
 # As long as most sequences: with a smaller K a position still tells which sentence it is in.
 INTERPOLATE_SHIFT=${INTERPOLATE_SHIFT:-60}
 BATCH_TOKENS=${BATCH_TOKENS:-1000}
 AVERAGE=${AVERAGE:-3} BEAM=${BEAM:-4}
-SWAPPED_SEQUENCES=${SWAPPED_SEQUENCES:-$(or_full 200 500)} SPEED_TURNS=${SPEED_TURNS:-$(or_full 5 15)}
+SWAPPED_SEQUENCES=${SWAPPED_SEQUENCES:-$(or_full 100 500)} SPEED_TURNS=${SPEED_TURNS:-$(or_full 5 15)}
 # Few epochs of a regular language need no dropout, and dropout costs a CPU much time.
 SIZE=${SIZE:-"--encoder-embed-dim 128 --encoder-ffn-embed-dim 256 --encoder-attention-heads 4 \
 --decoder-embed-dim 128 --decoder-ffn-embed-dim 256 --decoder-attention-heads 4 \
