@@ -9,6 +9,8 @@
 #   SETTINGS="extrapolate interpolate"    (all three)    MODELS="ape shape rpe"
 #   VANILLA_UPDATES=1200 (3000)    EXTRAPOLATE_UPDATES=1200 (3000)    INTERPOLATE_UPDATES=1500 (4000)
 #   VANILLA_SHIFT=20              EXTRAPOLATE_SHIFT=20              INTERPOLATE_SHIFT=60      SHAPE's K
+#   INTERPOLATE_FALLING_LR=0.002 (none)    a learning rate that falls to zero from this, instead of the recipe's
+#                           schedule; VANILLA_ and EXTRAPOLATE_FALLING_LR likewise (none)
 #   BATCH_TOKENS=1000       tokens in a batch
 #   SIZE                    options of fairseq-train that make the model's size
 #   AVERAGE=3  BEAM=4       checkpoints to average; beam width
@@ -36,6 +38,8 @@ INTERPOLATE_UPDATES=${INTERPOLATE_UPDATES:-$(or_full 1500 4000)}
 VANILLA_SHIFT=${VANILLA_SHIFT:-20} EXTRAPOLATE_SHIFT=${EXTRAPOLATE_SHIFT:-20}
 # As long as most sequences: with a smaller K a position still tells which sentence it is in.
 INTERPOLATE_SHIFT=${INTERPOLATE_SHIFT:-60}
+# With so few updates, SHAPE would not have learned the ends of long sequences otherwise.
+INTERPOLATE_FALLING_LR=${INTERPOLATE_FALLING_LR-$(or_full 0.002 "")}
 BATCH_TOKENS=${BATCH_TOKENS:-1000}
 AVERAGE=${AVERAGE:-3} BEAM=${BEAM:-4}
 SWAPPED_SEQUENCES=${SWAPPED_SEQUENCES:-$(or_full 100 500)} SPEED_TURNS=${SPEED_TURNS:-$(or_full 5 15)}

@@ -20,9 +20,11 @@ experiment() {
     fail "MODELS must hold ape and shape, which the analyses compare"
   positive_integer SEED JOBS BATCH_TOKENS AVERAGE BEAM SWAPPED_SEQUENCES SPEED_TURNS \
     {VANILLA,EXTRAPOLATE,INTERPOLATE}_{UPDATES,SHIFT}
+  learning_rate_or_empty {VANILLA,EXTRAPOLATE,INTERPOLATE}_FALLING_LR
   SAVE=$OUT remember CORPUS="$CORPUS" SEED="$SEED" SIZE="$SIZE" BATCH_TOKENS="$BATCH_TOKENS" \
     AVERAGE="$AVERAGE" BEAM="$BEAM" SWAPPED_SEQUENCES="$SWAPPED_SEQUENCES" \
-    UPDATES="$(of_all_settings UPDATES)" MAX_SHIFT="$(of_all_settings SHIFT)"
+    UPDATES="$(of_all_settings UPDATES)" MAX_SHIFT="$(of_all_settings SHIFT)" \
+    FALLING_LR="$(of_all_settings FALLING_LR)"
   mkdir -p "$LOGS"
   # PYTHONWARNINGS: deprecations inside fairseq, many of them.
   export DATA=$OUT/data RESULTS=$OUT/results SEED BATCH_TOKENS AVERAGE BEAM ARCH_SIZE=tiny \
@@ -35,7 +37,16 @@ experiment() {
 # of SETTING NAME: a parameter that each setting has its own value of, such as EXTRAPOLATE_SHIFT.
 of() {
   local name=${1^^}_$2
-  printf '%s' "${!name}"
+  printf '%s' "${!name:-}"
+}
+
+# learning_rate_or_empty NAME ...: the variables of these names hold one, or nothing.
+learning_rate_or_empty() {
+  local name
+  for name in "$@"; do
+    [[ ${!name:-} =~ ^(0?\.[0-9]+)?$ ]] ||
+      fail "$name must be a learning rate such as 0.002, not '${!name}'"
+  done
 }
 
 # Also of settings that are not asked for: they may be added later.
@@ -107,9 +118,19 @@ fill_cell() {
   # Small data has many short epochs: validate and save ten times, not after each of them.
   local rarely="--validate-interval $updates --save-interval $updates --num-workers 0"
   SAVE=$(save_of "$1" "$2") UPDATES=$updates SAVE_EVERY=$(((updates + 9) / 10)) \
-    MAX_SHIFT=$(of "$1" SHIFT) MAX_TOKENS=$BATCH_TOKENS EXTRA="$SIZE $rarely ${EXTRA:-}" \
+    MAX_SHIFT=$(of "$1" SHIFT) MAX_TOKENS=$BATCH_TOKENS \
+    EXTRA="$SIZE $rarely $(schedule "$1") ${EXTRA:-}" \
     bash "$RECIPES/$1.sh" "$2"
   MAX_TOKENS=4000 bash "$RECIPES/evaluate.sh" "$(save_of "$1" "$2")"
+}
+
+# schedule SETTING: of the learning rate, where the recipe's own is not wanted. One that falls to zero
+# at the last update makes the most of a short training.
+schedule() {
+  local peak
+  peak=$(of "$1" FALLING_LR)
+  [[ -z $peak ]] ||
+    echo "--lr-scheduler cosine --lr $peak --warmup-updates $(($(of "$1" UPDATES) / 15))"
 }
 
 # analyse NAME [SETTING]: one figure or table of the paper.

@@ -1,10 +1,14 @@
 """`make demo` goes from the corpus to the report, goes on after a stop, and tells of failures."""
 
 import json
+import math
 import shutil
 import signal
 
 import pytest
+import torch
+
+import shape_fairseq  # noqa: F401 - lets torch load fairseq's checkpoints
 
 # Each analysis has tests of its own; these are a table, figures of a model, and of all settings.
 ANALYSES = ["length-bleu", "lengths", "similarity"]
@@ -63,7 +67,20 @@ def test_from_the_corpus_to_the_report(recipes, out):
     similarity = json.loads((made / "similarity.json").read_text())["result"]
     assert similarity["offsets"] == [0, 2, 5, 10]
     assert (out / "analysis" / "lengths.json").exists()
+    check_the_learning_rate_falls(out / "checkpoints" / "interpolate-shape-seed1")
     check_a_second_start(recipes, out)
+
+
+def check_the_learning_rate_falls(save) -> None:
+    """From the demo's 0.002, along a cosine that ends at the last update."""
+    updates, rates = SMALL["INTERPOLATE_UPDATES"], {}
+    for path in save.glob("checkpoint_[0-9]*.pt"):
+        state = torch.load(path)
+        (group,) = state["last_optimizer_state"]["param_groups"]
+        rates[state["optimizer_history"][-1]["num_updates"]] = group["lr"]
+    del rates[updates]  # the next update's, and there is none
+    falling = {at: 0.001 * (1 + math.cos(math.pi * at / updates)) for at in rates}
+    assert rates == pytest.approx(falling) and len(rates) == updates - 1
 
 
 def check_a_second_start(recipes, out) -> None:
@@ -97,9 +114,16 @@ def test_multi30k_fills_the_table(recipes, first_lines_of_multi30k, tmp_path):
         assert {(setting.upper(), model) for model in ("APE", shape)} <= scored
 
 
-def test_a_wrong_number_is_refused_before_any_work(recipes, tmp_path):
-    refusal = recipes.refused("demo", tmp_path, EXTRAPOLATE_SHIFT="x")
-    assert refusal == "error: EXTRAPOLATE_SHIFT must be a whole number of at least 1, not 'x'"
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        ("EXTRAPOLATE_SHIFT", "a whole number of at least 1"),
+        ("INTERPOLATE_FALLING_LR", "a learning rate such as 0.002"),
+    ],
+)
+def test_a_wrong_number_is_refused_before_any_work(recipes, tmp_path, name, wanted):
+    refusal = recipes.refused("demo", tmp_path, **{name: "x"})
+    assert refusal == f"error: {name} must be {wanted}, not 'x'"
 
 
 def test_a_failure_names_its_log(recipes, tmp_path):
