@@ -7,7 +7,7 @@
 # Interrupted and started again it goes on where it was; all of it is kept in OUT, logs in OUT/logs.
 # Environment variables (with their defaults, and those of FULL=1):
 #   SETTINGS="extrapolate interpolate"    (all three)    MODELS="ape shape rpe"
-#   VANILLA_UPDATES=1200 (3000)    EXTRAPOLATE_UPDATES=1200 (3000)    INTERPOLATE_UPDATES=1500 (4000)
+#   VANILLA_UPDATES=1200 (3000)    EXTRAPOLATE_UPDATES=1200 (3000)    INTERPOLATE_UPDATES=1300 (4000)
 #   VANILLA_SHIFT=20              EXTRAPOLATE_SHIFT=20              INTERPOLATE_SHIFT=60      SHAPE's K
 #   INTERPOLATE_FALLING_LR=0.002 (none)    a learning rate that falls to zero from this, instead of the recipe's
 #                           schedule; VANILLA_ and EXTRAPOLATE_FALLING_LR likewise (none)
@@ -34,7 +34,7 @@ SETTINGS=${SETTINGS:-$(or_full "extrapolate interpolate" "vanilla extrapolate in
 MODELS=${MODELS:-ape shape rpe}
 VANILLA_UPDATES=${VANILLA_UPDATES:-$(or_full 1200 3000)}
 EXTRAPOLATE_UPDATES=${EXTRAPOLATE_UPDATES:-$(or_full 1200 3000)}
-INTERPOLATE_UPDATES=${INTERPOLATE_UPDATES:-$(or_full 1500 4000)}
+INTERPOLATE_UPDATES=${INTERPOLATE_UPDATES:-$(or_full 1300 4000)}
 VANILLA_SHIFT=${VANILLA_SHIFT:-20} EXTRAPOLATE_SHIFT=${EXTRAPOLATE_SHIFT:-20}
 # As long as most sequences: with a smaller K a position still tells which sentence it is in.
 INTERPOLATE_SHIFT=${INTERPOLATE_SHIFT:-60}
