@@ -41,7 +41,10 @@ def out(demo, tmp_path_factory):
 
 def stop_while_training(recipes, out) -> None:
     """Interrupt the demo as a person would, as soon as it trains."""
+    # Tests that run in the background ignore SIGINT, and what they start would do so too.
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     process = recipes.start("demo", out, **SMALL)
+    signal.signal(signal.SIGINT, handler)
     for line in process.stdout:
         if "APE on INTERPOLATE" in line:
             break
