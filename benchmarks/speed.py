@@ -430,7 +430,7 @@ def plot(cells: dict[str, dict[int, dict]]) -> dict:
             if LEVELS[level].memory:
                 column[1].plot(lengths, [found["memory"] / 1e6 for found in chosen], **style)
         column[0].set_title(LEVELS[level].title, loc="left")
-        column[0].set_ylim(bottom=0)
+        column[0].set_ylim(0, 1.05 * column[0].get_ylim()[1])  # room for the topmost markers
         column[1].set_yscale("log")
         column[0].set_xlabel("tokens in a sequence")
         column[1].set_xlabel("tokens in a sequence")
