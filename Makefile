@@ -43,7 +43,7 @@ test: $(READY)  ## Run all tests
 	$(RUN) $(VENV)/bin/python -m pytest -n 2
 
 bench: $(READY)  ## Speed and memory of APE, SHAPE and RPE by length (BENCH="--lengths 27" for less)
-	$(RUN) $(VENV)/bin/python -m shape_fairseq bench $(BENCH)
+	$(RUN) $(VENV)/bin/python -m benchmarks.speed $(BENCH)
 
 check: $(READY)  ## Check style and format, change nothing
 	$(VENV)/bin/ruff check .

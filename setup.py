@@ -15,9 +15,8 @@ setup(
     long_description=Path(__file__).with_name("README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
     license="MIT",
-    packages=find_packages(include=["shape_fairseq*", "data_prep*", "benchmarks*"]),
+    packages=find_packages(include=["shape_fairseq*"]),
     package_data={
-        "data_prep": ["*.sh", "*.lock.json", "README.md"],
         "shape_fairseq": ["analysis/*.css"],
     },
     python_requires=">=3.10",

@@ -22,14 +22,14 @@ from itertools import accumulate, cycle, islice
 from pathlib import Path
 
 from data_prep.binarize import binarize, build_dictionary
-from data_prep.bpe import apply, count_words, learn
-from data_prep.bpe_learning import learn_merges
-from data_prep.detokenize import detokenize_lines
-from data_prep.files import read_lines
-from data_prep.parallel import available_cores
 from data_prep.settings import make_all
-from data_prep.statistics import describe_folder
-from data_prep.tokenizer import tokenize_corpus
+from shape_fairseq.files import read_lines
+from shape_fairseq.parallel import available_cores
+from shape_fairseq.text.bpe import apply, count_words, learn
+from shape_fairseq.text.bpe_learning import learn_merges
+from shape_fairseq.text.detokenize import detokenize_lines
+from shape_fairseq.text.statistics import describe_folder
+from shape_fairseq.text.tokenizer import tokenize_corpus
 
 LANGS = ("en", "de")
 WMT_PAIRS = 4_500_000
@@ -130,24 +130,88 @@ def stages(folder: Path, workers: int, merges: int = 6000) -> Iterator[tuple[str
     """The commands from raw.en and raw.de of a folder to data-bins, to be run in this order."""
     tokenized = [folder / "tok" / f"train.{lang}" for lang in LANGS]
     modules = {
-        "tokenize": ("tokenizer", "--input", folder / "raw", "--output", folder / "tok" / "train",
-                     "--max-tokens", 80, "--workers", workers),
-        "clean": ("clean", "--input", folder / "raw", "--output", folder / "clean"),
-        "learn BPE": ("bpe", "--workers", workers, "learn", "--input", *tokenized,
-                      "--merges", merges, "--codes", folder / "codes"),
-        "apply BPE": ("bpe", "--workers", workers, "apply", "--codes", folder / "codes",
-                      "--input", *tokenized, "--output", folder / "encoded"),
-        "three settings": ("settings", "all", "--input", folder / "encoded",
-                           "--output", folder / "text"),
-        "statistics": ("statistics", "--input", folder / "text", "--json", folder / "statistics",
-                       "--workers", workers),
-        "detokenize": ("detokenize", "--input", folder / "encoded" / "train.de",
-                       "--output", folder / "detokenized", "--workers", workers),
-        "binarize": ("binarize", "--text", folder / "text", "--dictionary", folder / "dict.txt",
-                     "--output", folder / "bin", "--workers", workers),
-    }  # fmt: skip
+        "tokenize": (
+            "shape_fairseq.text.tokenizer",
+            "--input",
+            folder / "raw",
+            "--output",
+            folder / "tok" / "train",
+            "--max-tokens",
+            80,
+            "--workers",
+            workers,
+        ),
+        "clean": (
+            "shape_fairseq.text.clean",
+            "--input",
+            folder / "raw",
+            "--output",
+            folder / "clean",
+        ),
+        "learn BPE": (
+            "shape_fairseq.text.bpe",
+            "--workers",
+            workers,
+            "learn",
+            "--input",
+            *tokenized,
+            "--merges",
+            merges,
+            "--codes",
+            folder / "codes",
+        ),
+        "apply BPE": (
+            "shape_fairseq.text.bpe",
+            "--workers",
+            workers,
+            "apply",
+            "--codes",
+            folder / "codes",
+            "--input",
+            *tokenized,
+            "--output",
+            folder / "encoded",
+        ),
+        "three settings": (
+            "data_prep.settings",
+            "all",
+            "--input",
+            folder / "encoded",
+            "--output",
+            folder / "text",
+        ),
+        "statistics": (
+            "shape_fairseq.text.statistics",
+            "--input",
+            folder / "text",
+            "--json",
+            folder / "statistics",
+            "--workers",
+            workers,
+        ),
+        "detokenize": (
+            "shape_fairseq.text.detokenize",
+            "--input",
+            folder / "encoded" / "train.de",
+            "--output",
+            folder / "detokenized",
+            "--workers",
+            workers,
+        ),
+        "binarize": (
+            "data_prep.binarize",
+            "--text",
+            folder / "text",
+            "--dictionary",
+            folder / "dict.txt",
+            "--output",
+            folder / "bin",
+            "--workers",
+            workers,
+        ),
+    }
     for stage, (module, *options) in modules.items():
-        yield stage, [sys.executable, "-m", f"data_prep.{module}", *options]
+        yield stage, [sys.executable, "-m", module, *options]
 
 
 def measure_memory(scratch: Path, raw: Path, lines: int) -> None:

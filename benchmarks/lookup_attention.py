@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from shape_fairseq.relative_attention import (
+from shape_fairseq.modules.relative_attention import (
     RelativeMultiheadAttention,
     clipped_distances,
     joint_mask,

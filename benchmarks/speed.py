@@ -23,17 +23,17 @@ from fairseq.sequence_generator import SequenceGenerator
 from torch import Tensor, nn
 from torch.nn import functional
 
-import shape_fairseq  # noqa: F401 - registers the models
+import shape_fairseq.models  # noqa: F401 - registers the models
 from benchmarks.lookup_attention import LookupMultiheadAttention, lookup_attention
-from data_prep.errors import run
 from shape_fairseq.analysis import base, figures
 from shape_fairseq.analysis.models import device
 from shape_fairseq.analysis.speed import Step, in_turns, peak_memory, summarize
-from shape_fairseq.blockwise_attention import blockwise_relative_attention
+from shape_fairseq.errors import run
 from shape_fairseq.evaluation.results import versions
 from shape_fairseq.evaluation.tables import Table
-from shape_fairseq.relative_attention import RelativeMultiheadAttention
-from shape_fairseq.transformer_rpe import DEFAULT_MAX_RELATIVE_DISTANCE
+from shape_fairseq.models.transformer_rpe import DEFAULT_MAX_RELATIVE_DISTANCE
+from shape_fairseq.modules.blockwise_attention import blockwise_relative_attention
+from shape_fairseq.modules.relative_attention import RelativeMultiheadAttention
 
 NAME = "bench"
 LENGTHS = (27, 270, 512, 1024, 2048)  # 27 and 270: VANILLA and INTERPOLATE on average
@@ -465,7 +465,7 @@ def growth(cells: dict[str, dict[int, dict]]) -> Iterator[str]:
 
 def main(arguments: list[str] | None = None) -> None:
     """Compare the speed and memory of APE, SHAPE and RPE at growing lengths."""
-    parser = argparse.ArgumentParser(prog="shape-fairseq bench", description=main.__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.speed", description=main.__doc__)
     parser.add_argument(
         "--out",
         type=Path,

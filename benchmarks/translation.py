@@ -21,10 +21,10 @@ from pathlib import Path
 
 from sacrebleu.metrics import BLEU
 
-from data_prep.detokenize import detokenize_joined
-from data_prep.files import read_lines
-from data_prep.parallel import available_cores
-from data_prep.settings import JOIN
+from shape_fairseq.files import read_lines
+from shape_fairseq.parallel import available_cores
+from shape_fairseq.text.detokenize import detokenize_joined
+from shape_fairseq.text.separator import JOIN
 
 TOP = Path(__file__).resolve().parents[1]
 BIN = Path(sys.executable).parent

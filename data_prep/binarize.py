@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from data_prep.errors import DataPrepError, run
-from data_prep.files import PARTIAL, atomic_directory, atomic_outputs, count_lines
-from data_prep.parallel import available_cores
-from data_prep.settings import SEPARATOR, subset_names
+from shape_fairseq.data_folder import subset_names
+from shape_fairseq.errors import UserError, run
+from shape_fairseq.files import PARTIAL, atomic_directory, atomic_outputs, count_lines
+from shape_fairseq.parallel import available_cores
+from shape_fairseq.text.separator import SEPARATOR
 
 log = logging.getLogger(__name__)
 
@@ -83,7 +84,7 @@ def build_dictionary(text: Path, dictionary: Path, langs: tuple[str, str], worke
         )
         symbols = (folder / f"dict.{langs[0]}.txt").read_bytes()
         if f"\n{SEPARATOR} ".encode() not in b"\n" + symbols:
-            raise DataPrepError(f"{text}/train has no {SEPARATOR}: it is not an interpolated text")
+            raise UserError(f"{text}/train has no {SEPARATOR}: it is not an interpolated text")
         file.write(symbols)
     shutil.rmtree(folder)
 
@@ -138,7 +139,7 @@ def check_subset(folder: Path, text: Path, name: str, langs: tuple[str, str]) ->
         sequences = len(indexed_dataset.make_dataset(str(path), impl="mmap"))
         lines = count_lines(text / f"{name}.{lang}")
         if sequences != lines:
-            raise DataPrepError(
+            raise UserError(
                 f"{path} has {sequences:,} sequences for {lines:,} lines: is the disk full?"
             )
 

@@ -15,8 +15,9 @@ from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
-from data_prep.errors import run
-from data_prep.settings import positive, write_pairs
+from data_prep.settings import write_pairs
+from shape_fairseq.command_line import positive
+from shape_fairseq.errors import run
 
 log = logging.getLogger(__name__)
 

@@ -1,7 +1,6 @@
 """Downloads that resume, show their progress and are checked against a lock file."""
 
 import argparse
-import hashlib
 import http.client
 import json
 import logging
@@ -14,8 +13,8 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from data_prep.errors import DataPrepError, run
-from data_prep.files import PARTIAL
+from shape_fairseq.errors import UserError, run
+from shape_fairseq.files import PARTIAL, sha256
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +31,7 @@ def read_lock(lock: Path) -> dict[str, dict]:
     try:
         return json.loads(lock.read_text(encoding="utf-8"))
     except (FileNotFoundError, json.JSONDecodeError) as error:
-        raise DataPrepError(f"{lock} is not a readable lock file: {error}") from error
+        raise UserError(f"{lock} is not a readable lock file: {error}") from error
 
 
 def record(lock: Path, name: str, path: Path) -> None:
@@ -43,15 +42,6 @@ def record(lock: Path, name: str, path: Path) -> None:
     partial.write_text(json.dumps(files, indent=2) + "\n", encoding="utf-8")
     os.replace(partial, lock)
     log.info("%s: recorded size and sha256 of %s", lock, name)
-
-
-def sha256(path: Path) -> str:
-    """The SHA-256 checksum of a file."""
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
 
 
 def difference(path: Path, expected: dict) -> str | None:
@@ -93,12 +83,12 @@ def fetch(name: str, lock: Path, folder: Path, pause: float = 2.0) -> Path:
     files = read_lock(lock)
     expected = files.get(name)
     if expected is None:
-        raise DataPrepError(f"{name} is not in {lock}")
+        raise UserError(f"{name} is not in {lock}")
     path, part = folder / name, folder / f"{name}{PARTIAL}"
     folder.mkdir(parents=True, exist_ok=True)
     if path.exists():
         if wrong := difference(path, expected):
-            raise DataPrepError(f"{path} is not the expected file: {wrong}; delete it to fetch it")
+            raise UserError(f"{path} is not the expected file: {wrong}; delete it to fetch it")
         return path
     for attempt in range(1, ATTEMPTS + 1):
         try:
@@ -110,14 +100,14 @@ def fetch(name: str, lock: Path, folder: Path, pause: float = 2.0) -> Path:
             final = wrong_address or isinstance(reason, NO_NETWORK)
             log.info("%s: attempt %d of %d: %s", name, attempt, ATTEMPTS, reason)
             if final or attempt == ATTEMPTS:
-                raise DataPrepError(
+                raise UserError(
                     f"cannot download {expected['url']} ({reason}): run again to go on, or put"
                     f" {' '.join(files)} into a folder DIR and run with RAW=DIR"
                 ) from error
             time.sleep(pause * attempt)
     if wrong := difference(part, expected):
         part.unlink()
-        raise DataPrepError(
+        raise UserError(
             f"{expected['url']} is not the expected file: {wrong}; it was removed, run again"
         )
     with open(part, "rb") as file:

@@ -25,7 +25,7 @@ fail() {
   exit 1
 }
 
-run() { "$PYTHON" -m "data_prep.$@"; }
+run() { "$PYTHON" -m "$@"; }
 
 # usage_or_out "$@": take OUT from the command line; the header of the script is its help.
 usage_or_out() {
@@ -85,7 +85,7 @@ source_file() {
     printf '%s\n' "$RAW/$1"
   else
     # Inside $(...) the shell goes on after a failure.
-    run download --lock "$2" --output "$OUT/download" "$1" >&2 || exit 1
+    run data_prep.download --lock "$2" --output "$OUT/download" "$1" >&2 || exit 1
     printf '%s\n' "$OUT/download/$1"
   fi
 }
@@ -95,26 +95,26 @@ source_file() {
 #   EVALUATION  the names of the other subsets
 #   JOINED      lines "NAME PART PART ...": subsets that are made of others, for example valid
 tokenize() {
-  run tokenizer --input "${TRAIN[@]/#/$OUT/raw/}" --output "$1/train" --max-tokens "$MAX_TOKENS"
+  run shape_fairseq.text.tokenizer --input "${TRAIN[@]/#/$OUT/raw/}" --output "$1/train" --max-tokens "$MAX_TOKENS"
   local name
   for name in "${EVALUATION[@]}"; do
-    run tokenizer --input "$OUT/raw/$name" --output "$1/$name"
+    run shape_fairseq.text.tokenizer --input "$OUT/raw/$name" --output "$1/$name"
   done
 }
 
 learn_bpe() {
-  run bpe learn --input "$OUT/tokenized/train.$SRC" "$OUT/tokenized/train.$TGT" \
+  run shape_fairseq.text.bpe learn --input "$OUT/tokenized/train.$SRC" "$OUT/tokenized/train.$TGT" \
     --merges "$BPE_MERGES" --codes "$1/codes"
 }
 
 apply_bpe() {
-  run bpe apply --codes "$OUT/bpe/codes" --input "$OUT"/tokenized/*.{$SRC,$TGT} --output "$1"
+  run shape_fairseq.text.bpe apply --codes "$OUT/bpe/codes" --input "$OUT"/tokenized/*.{$SRC,$TGT} --output "$1"
 }
 
 make_settings() {
-  run settings all --input "$OUT/encoded" --output "$1" \
+  run data_prep.settings all --input "$OUT/encoded" --output "$1" \
     --limit "$EXTRAPOLATE_LIMIT" --group-size "$GROUP_SIZE"
-  run settings swapped --input "$1/interpolate/train" --output "$1/swapped" \
+  run data_prep.settings swapped --input "$1/interpolate/train" --output "$1/swapped" \
     --sample "$SWAPPED_SAMPLE" --group-size "$GROUP_SIZE"
   join_subsets "$1"
 }
@@ -123,19 +123,19 @@ make_settings() {
 make_references() {
   local name lang order
   mkdir "$1/raw"
-  run clean --input "${EVALUATION[@]/#/$OUT/raw/}" --output "$1/raw"
+  run shape_fairseq.text.clean --input "${EVALUATION[@]/#/$OUT/raw/}" --output "$1/raw"
   for name in "${EVALUATION[@]}"; do
     [[ $(wc -l <"$1/raw/$name.$TGT") -eq $(wc -l <"$OUT/encoded/$name.$TGT") ]] ||
       fail "the raw text of $name has not as many lines as its encoded text: mixed sources"
   done
-  run settings all --input "$1/raw" --output "$1" \
+  run data_prep.settings all --input "$1/raw" --output "$1" \
     --limit "$EXTRAPOLATE_LIMIT" --group-size "$GROUP_SIZE"
   rm -r "$1/raw"
   join_subsets "$1"
   mkdir "$1/swapped"
   for order in original swapped; do
     for lang in $SRC $TGT; do
-      run detokenize --lang "$lang" --input "$OUT/text/swapped/$order.$lang" \
+      run shape_fairseq.text.detokenize --lang "$lang" --input "$OUT/text/swapped/$order.$lang" \
         --output "$1/swapped/$order.$lang"
     done
   done
@@ -162,7 +162,7 @@ write_statistics() {
   else
     log "matplotlib is not installed: no length figure (pip install matplotlib)"
   fi
-  run statistics --input "$OUT/text" --json "$1/statistics.json" "${figure[@]}"
+  run shape_fairseq.text.statistics --input "$OUT/text" --json "$1/statistics.json" "${figure[@]}"
   write_subsets "$1"
 }
 
@@ -189,7 +189,7 @@ finish() {
   stage reference make_references
   stage statistics write_statistics
   log "data-bins: started (their log is $OUT/binarize.log)"
-  run binarize --text "$OUT/text" --dictionary "$OUT/dict.txt" --output "$OUT" \
+  run data_prep.binarize --text "$OUT/text" --dictionary "$OUT/dict.txt" --output "$OUT" \
     >>"$OUT/binarize.log" 2>&1 || fail "binarizing: $(tail -n 1 "$OUT/binarize.log")"
   log "done: $OUT has the data-bins vanilla, extrapolate, interpolate and swapped"
 }

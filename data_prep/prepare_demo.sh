@@ -25,7 +25,7 @@ EVALUATION=(valid test)
 JOINED=
 
 generate() {
-  run demo_corpus --output "$1" --seed "$SEED" --nesting "$NESTING" \
+  run data_prep.demo_corpus --output "$1" --seed "$SEED" --nesting "$NESTING" \
     --train "$TRAIN_PAIRS" --valid "$VALID_PAIRS" --test "$TEST_PAIRS"
 }
 

@@ -3,23 +3,20 @@
 import argparse
 import logging
 import random
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from data_prep.clean import OTHER_LINE_BREAKS, decode
-from data_prep.errors import DataPrepError, run
-from data_prep.files import atomic_directory, atomic_outputs, read_pairs
-from data_prep.parallel import chunks, map_chunks
+from shape_fairseq.command_line import positive
+from shape_fairseq.data_folder import SETTINGS, subset_names
+from shape_fairseq.errors import UserError, run
+from shape_fairseq.files import atomic_directory, atomic_outputs, read_pairs
+from shape_fairseq.parallel import chunks, map_chunks
+from shape_fairseq.text.clean import OTHER_LINE_BREAKS, decode
+from shape_fairseq.text.separator import BOUNDARY, JOIN, SEPARATOR, split_joined
 
 log = logging.getLogger(__name__)
 
-SEPARATOR = "<sep>"
-JOIN = f" {SEPARATOR} "
-# A token of its own; a model may well write two in a row, or one at the end.
-BOUNDARY = re.compile(rf"(?<!\S){SEPARATOR}(?!\S)")
-SETTINGS = ("vanilla", "extrapolate", "interpolate")
 
 Pair = tuple[str, str]
 
@@ -30,7 +27,7 @@ def read_text_pairs(prefix: Path, langs: tuple[str, str]) -> Iterator[Pair]:
     for number, pair in enumerate(read_pairs(*paths), start=1):
         for path, line in zip(paths, pair, strict=True):
             if problem := _problem(line):
-                raise DataPrepError(f"{path} line {number:,}: {problem}")
+                raise UserError(f"{path} line {number:,}: {problem}")
         yield pair[0].decode("utf-8"), pair[1].decode("utf-8")
 
 
@@ -54,15 +51,10 @@ def interpolate(pairs: Iterable[Pair], group_size: int) -> Iterator[Pair]:
     for group in chunks(numbered, group_size):
         for number, pair in group:
             if any(BOUNDARY.search(side) for side in pair):
-                raise DataPrepError(
+                raise UserError(
                     f"pair {number:,} contains {SEPARATOR} already: it would look like a boundary"
                 )
         yield tuple(JOIN.join(pair[side] for _, pair in group) for side in (0, 1))
-
-
-def split_joined(line: str) -> list[str]:
-    """The sentences of a joined line: the inverse of joining them."""
-    return [sentence.strip() for sentence in BOUNDARY.split(line)]
 
 
 def swap(line: str) -> str:
@@ -93,14 +85,6 @@ def write_pairs(pairs: Iterable[Pair], prefix: Path, langs: tuple[str, str]) -> 
             target.write(f"{target_line}\n".encode())
             written += 1
     return written
-
-
-def subset_names(folder: Path, langs: tuple[str, str]) -> list[str]:
-    """The parallel texts of a folder: every NAME with NAME.SRC, which must have its NAME.TGT."""
-    names = sorted(path.stem for path in folder.glob(f"*.{langs[0]}"))
-    if not names:
-        raise DataPrepError(f"{folder} has no file that ends in .{langs[0]}")
-    return names
 
 
 def make_setting(
@@ -156,7 +140,7 @@ def make_swapped(
     complete = (p for p in pairs if len(split_joined(p[0])) == group_size)
     originals = sample(complete, size, seed)
     if not originals:
-        raise DataPrepError(f"{source} has no sequence of {group_size} sentences to swap")
+        raise UserError(f"{source} has no sequence of {group_size} sentences to swap")
     with atomic_directory(output) as folder:
         write_pairs(originals, folder / "original", langs)
         write_pairs([(swap(s), swap(t)) for s, t in originals], folder / "swapped", langs)
@@ -197,14 +181,6 @@ def main() -> None:
         make_all(args.input, args.output, langs, args.limit, args.group_size)
     else:
         make_setting(args.command, args.input, args.output, langs, args.limit, args.group_size)
-
-
-def positive(text: str) -> int:
-    """An argparse type: a whole number of at least 1."""
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a number of at least 1")
-    return number
 
 
 if __name__ == "__main__":

@@ -21,9 +21,8 @@ COMMANDS = {
     "lengths": (".analysis.lengths", "appendix A: the distribution of sequence lengths"),
     "speed": (".analysis.speed", "table 6: training and generation speed side by side"),
     "report": (".analysis.report", "one HTML page with the paper's claims and all of the above"),
-    "export": (".export", "write a stock fairseq checkpoint or a CTranslate2 model"),
-    "translate": (".translate", "translate raw text with an exported model"),
-    "bench": ("benchmarks.speed", "speed and memory of all models at growing lengths"),
+    "export": (".production.export", "write a stock fairseq checkpoint or a CTranslate2 model"),
+    "translate": (".production.translate", "translate raw text with an exported model"),
 }
 
 
@@ -39,7 +38,7 @@ def main() -> None:
         parser.parse_args()
         print(Path(__file__).resolve().parent)
         return
-    from data_prep.errors import run
+    from .errors import run
 
     run(lambda: importlib.import_module(module, "shape_fairseq").main(sys.argv[2:]))
 

@@ -5,12 +5,11 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
-from data_prep.download import sha256
-from data_prep.errors import DataPrepError
-from data_prep.files import atomic_outputs, refuse_existing
-from data_prep.settings import SETTINGS
-
+from ..command_line import positive
+from ..data_folder import SETTINGS
+from ..errors import UserError
 from ..evaluation import results
+from ..files import atomic_outputs, refuse_existing, sha256
 
 PNG_AND_SVG = ("png", "svg")
 
@@ -62,21 +61,14 @@ def add_subset(parser: argparse.ArgumentParser, setting: str) -> None:
     parser.add_argument("--subset", default="valid", help="default: %(default)s")
 
 
-def positive(text: str) -> int:
-    """An argparse type: a whole number of at least 1."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a whole number of at least 1")
-    return int(text)
-
-
 def checkpoints(models: list[tuple[str, Path]]) -> dict[str, Path]:
     """The checkpoints by their labels, in the order of the command line."""
     found = dict(models)
     if len(found) < len(models):
-        raise DataPrepError("two checkpoints have the same label: give each its own")
+        raise UserError("two checkpoints have the same label: give each its own")
     for path in found.values():
         if not path.is_file():
-            raise DataPrepError(f"the checkpoint {path} is missing")
+            raise UserError(f"the checkpoint {path} is missing")
     return found
 
 
@@ -129,7 +121,7 @@ def read(path: Path) -> dict:
         record = json.loads(path.read_text(encoding="utf-8"))
         record["analysis"], record["signature"], record["result"]
     except (ValueError, TypeError, KeyError) as error:
-        raise DataPrepError(f"{path} is no result of an analysis") from error
+        raise UserError(f"{path} is no result of an analysis") from error
     return record
 
 
@@ -139,5 +131,5 @@ def trained_length(data: Path, setting: str) -> int | None:
         return None
     limit = results.read_parameters(data / "parameters.txt").get("EXTRAPOLATE_LIMIT")
     if limit is None:
-        raise DataPrepError(f"{data}/parameters.txt has no EXTRAPOLATE_LIMIT: --trained-length N")
+        raise UserError(f"{data}/parameters.txt has no EXTRAPOLATE_LIMIT: --trained-length N")
     return int(limit)

@@ -4,9 +4,8 @@ import re
 from bisect import bisect_left
 from pathlib import Path
 
-from data_prep.errors import DataPrepError
-from data_prep.settings import SETTINGS
-
+from ..data_folder import SETTINGS
+from ..errors import UserError
 from ..evaluation import results
 from ..evaluation.scoring import read_text
 from . import base, figures
@@ -29,7 +28,7 @@ def read_log(path: Path) -> tuple[dict[int, float], dict[int, float]]:
         elif found := CLOCK.search(line):
             seconds[int(found[1])] = float(found[2])
     if not perplexities:
-        raise DataPrepError(f"{path} has no validation: train with validation to see its curve")
+        raise UserError(f"{path} has no validation: train with validation to see its curve")
     return dict(sorted(perplexities.items())), dict(sorted(seconds.items()))
 
 

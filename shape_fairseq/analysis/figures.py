@@ -1,11 +1,11 @@
 """One look for all figures: the same colour for the same model everywhere."""
 
-from data_prep.errors import DataPrepError
+from ..errors import UserError
 
 try:
     import matplotlib
 except ImportError as error:
-    raise DataPrepError("figures need matplotlib: pip install 'shape-fairseq[analysis]'") from error
+    raise UserError("figures need matplotlib: pip install 'shape-fairseq[analysis]'") from error
 matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt

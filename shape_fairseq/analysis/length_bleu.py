@@ -8,12 +8,12 @@ from pathlib import Path
 
 from sacrebleu.metrics import BLEU
 
-from data_prep.download import sha256
-from data_prep.errors import DataPrepError
-
+from ..command_line import positive
+from ..errors import UserError
 from ..evaluation import results, significance
 from ..evaluation.results import Result
 from ..evaluation.scoring import read_text
+from ..files import sha256
 from . import base, figures
 from .buckets import Buckets
 
@@ -36,14 +36,14 @@ def label_of(result: Result) -> str:
 def by_label(found: list[Result]) -> dict[str, list[Result]]:
     """The seeds of every model; all must be of one setting and translate the same text."""
     if len({result.setting for result in found}) > 1:
-        raise DataPrepError("results of several settings: give those of one")
+        raise UserError("results of several settings: give those of one")
     if any(result.references != found[0].references for result in found):
-        raise DataPrepError("the results are of different test sets: give those of one")
+        raise UserError("the results are of different test sets: give those of one")
     labels: dict[str, list[Result]] = {}
     for result in found:
         labels.setdefault(label_of(result), []).append(result)
     if BASELINE not in labels:
-        raise DataPrepError("no result of APE, with which the others are compared")
+        raise UserError("no result of APE, with which the others are compared")
     shapes = [label for label in labels if label.startswith("shape")]
     if len(shapes) == 1:  # one SHAPE needs no maximum shift to be told from the others
         labels = {("shape" if name in shapes else name): ones for name, ones in labels.items()}
@@ -57,7 +57,7 @@ def source_lengths(data: Path, setting: str, found: Result) -> dict[Sequence, in
     for subset, references in found.references.items():
         lines = read_text(folder / f"{subset}.en")
         if len(lines) != len(references):
-            raise DataPrepError(f"{folder}/{subset}.en has not as many lines as the results have")
+            raise UserError(f"{folder}/{subset}.en has not as many lines as the results have")
         lengths |= {(subset, place): len(line.split()) for place, line in enumerate(lines)}
     return lengths
 
@@ -192,7 +192,7 @@ def plot(result: dict) -> dict:
 def check_data(found: list[Result], data: Path) -> None:
     dictionary = sha256(data / "dict.txt")
     if any(result.signature["data"]["dictionary"] != dictionary for result in found):
-        raise DataPrepError(f"the results are of other data than {data}")
+        raise UserError(f"the results are of other data than {data}")
 
 
 def main(arguments: list[str]) -> None:
@@ -204,11 +204,11 @@ def main(arguments: list[str]) -> None:
     )
     parser.add_argument(
         "--trained-length",
-        type=base.positive,
+        type=positive,
         metavar="N",
         help="longer ones are gray (default: the limit of EXTRAPOLATE)",
     )
-    parser.add_argument("--width", type=base.positive, help="of a bucket, in subwords")
+    parser.add_argument("--width", type=positive, help="of a bucket, in subwords")
     args = parser.parse_args(arguments)
     base.check_new(args.out, NAME)
     found = [results.read(path) for path in args.results]

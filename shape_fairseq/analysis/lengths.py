@@ -2,10 +2,9 @@
 
 import json
 
-from data_prep import statistics
-from data_prep.errors import DataPrepError
-from data_prep.settings import SETTINGS
-
+from ..data_folder import SETTINGS
+from ..errors import UserError
+from ..text import statistics
 from . import base, figures  # noqa: F401 - figures sets the style
 
 NAME = "lengths"
@@ -25,7 +24,7 @@ def compute(args) -> dict:
             if folder.is_dir()
         }
     if not found:
-        raise DataPrepError(f"{args.data} has no text/SETTING: run data_prep/prepare_*.sh")
+        raise UserError(f"{args.data} has no text/SETTING: run data_prep/prepare_*.sh")
     return found
 
 

@@ -14,8 +14,7 @@ from fairseq.data import Dictionary, LanguagePairDataset
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from tqdm import tqdm
 
-from data_prep.errors import DataPrepError
-
+from ..errors import UserError
 from ..evaluation import results
 
 log = logging.getLogger(__name__)
@@ -38,7 +37,7 @@ class DataBin:
         self.data = data
         self.folder = data / setting
         if not (self.folder / f"dict.{LANGUAGES[0]}.txt").exists():
-            raise DataPrepError(f"{self.folder} is no data-bin: run data_prep/prepare_*.sh")
+            raise UserError(f"{self.folder} is no data-bin: run data_prep/prepare_*.sh")
         source, target = (
             Dictionary.load(str(self.folder / f"dict.{language}.txt")) for language in LANGUAGES
         )
@@ -62,9 +61,9 @@ class DataBin:
             self.folder / f"{name}.{'-'.join(LANGUAGES)}.{language}.bin" for language in LANGUAGES
         ]
         if not all(file.exists() for file in files):
-            raise DataPrepError(f"{self.folder} has no subset {name}")
+            raise UserError(f"{self.folder} has no subset {name}")
         if not all(file.stat().st_size for file in files):
-            raise DataPrepError(f"the subset {name} of {self.folder} is empty")
+            raise UserError(f"the subset {name} of {self.folder} is empty")
         self.task.load_dataset(name)
         return self.task.dataset(name)
 
@@ -78,15 +77,15 @@ def load(path: Path, data: DataBin):
     """The model of a checkpoint and its configuration; it must know the data's vocabulary."""
     recipe = path.parent / "recipe.txt"
     if recipe.exists() and results.read_parameters(recipe)["DATA_HASH"] != data.hash():
-        raise DataPrepError(f"{path} was trained on other data than {data.data}")
+        raise UserError(f"{path} was trained on other data than {data.data}")
     try:
         state = checkpoint_utils.load_checkpoint_to_cpu(str(path))
         known = state["model"]["decoder.embed_tokens.weight"].size(0)
     except Exception as error:  # torch raises many kinds for a damaged file
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise DataPrepError(f"{path} is no checkpoint of a translation model: {reason}") from error
+        raise UserError(f"{path} is no checkpoint of a translation model: {reason}") from error
     if known != len(data.dictionary):
-        raise DataPrepError(
+        raise UserError(
             f"{path} has a vocabulary of {known:,} symbols and {data.folder} one of"
             f" {len(data.dictionary):,}: give the data that it was trained on"
         )

@@ -7,11 +7,10 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from data_prep.errors import DataPrepError
-from data_prep.files import atomic_outputs, refuse_existing
-
+from ..errors import UserError
 from ..evaluation import results, tables
 from ..evaluation.tables import MISSING, RULE, Table
+from ..files import atomic_outputs, refuse_existing
 from . import base, speed, swap
 from .claims import CLAIMS, FAILS, HOLDS, UNKNOWN, Runs
 
@@ -180,9 +179,7 @@ def measured_in(runs: Path) -> Runs:
     """All that was measured in a folder of runs; nothing at all is an error."""
     found, scored = find_analyses(runs), read_scores(runs)
     if not found and not scored:
-        raise DataPrepError(
-            f"{runs} has no analysis/SETTING/*.json and no results/*.json to report"
-        )
+        raise UserError(f"{runs} has no analysis/SETTING/*.json and no results/*.json to report")
     analyses = {key: base.read(path)["result"] for key, path in found.items()}
     return Runs(analyses, tables.by_data(scored))
 

@@ -7,9 +7,9 @@ import torch
 from fairseq.modules import SinusoidalPositionalEmbedding
 from tqdm import tqdm
 
-from data_prep.errors import DataPrepError
-
-from ..positions import position_offset
+from ..command_line import positive
+from ..errors import UserError
+from ..modules.positions import position_offset
 from . import base, figures
 from .models import DataBin, device, load_for_inference, log, spread
 
@@ -72,7 +72,7 @@ def compute(
             "min": min(value for one in matrices for value in between_offsets(one[-1])),
         }
     if not found:
-        raise DataPrepError("none of the models has absolute positions: give ape= or shape=")
+        raise UserError("none of the models has absolute positions: give ape= or shape=")
     return {
         "offsets": offsets,
         "sequence_ids": indices,
@@ -131,13 +131,13 @@ def main(arguments: list[str]) -> None:
     parser = base.command(NAME, main.__doc__)
     base.add_models(parser)
     base.add_subset(parser, setting="interpolate")
-    parser.add_argument("--sequences", type=base.positive, default=10, help="default: 10")
+    parser.add_argument("--sequences", type=positive, default=10, help="default: 10")
     parser.add_argument(
         "--offsets", type=int, nargs="+", default=list(PAPERS_OFFSETS), help="default: the paper's"
     )
     args = parser.parse_args(arguments)
     if len(set(args.offsets)) < 2 or min(args.offsets) < 0:
-        raise DataPrepError("--offsets needs at least two different numbers from 0 on")
+        raise UserError("--offsets needs at least two different numbers from 0 on")
     base.check_new(args.out, NAME)
     models = base.checkpoints(args.models)
     data = DataBin(args.data, args.setting)

@@ -23,9 +23,9 @@ from fairseq.trainer import Trainer
 from torch.profiler import ProfilerActivity, profile
 from tqdm import tqdm
 
-from data_prep.errors import DataPrepError
-
+from ..command_line import positive
 from ..compat import allocations
+from ..errors import UserError
 from ..evaluation import paper
 from ..evaluation.tables import NOT_REPORTED, Table
 from . import base, figures
@@ -266,14 +266,14 @@ def main(arguments: list[str]) -> None:
     base.add_models(parser)
     base.add_setting(parser, "vanilla")
     parser.add_argument(
-        "--turns", type=base.positive, default=15, help="of each model (default: %(default)s)"
+        "--turns", type=positive, default=15, help="of each model (default: %(default)s)"
     )
-    parser.add_argument("--beam", type=base.positive, default=4, help="default: %(default)s")
+    parser.add_argument("--beam", type=positive, default=4, help="default: %(default)s")
     args = parser.parse_args(arguments)
     base.check_new(args.out, NAME)
     models = base.checkpoints(args.models)
     if BASELINE not in models:
-        raise DataPrepError("speed is relative to APE: give ape=CHECKPOINT too")
+        raise UserError("speed is relative to APE: give ape=CHECKPOINT too")
     data, where = DataBin(args.data, args.setting), device(args.cpu)
     signed = base.signature(
         *(args.data, models),

@@ -5,13 +5,13 @@ from pathlib import Path
 import torch
 from sacrebleu.metrics import BLEU
 
-from data_prep.detokenize import detokenize_joined
-from data_prep.errors import DataPrepError
-from data_prep.settings import SEPARATOR, split_joined
-
+from ..command_line import positive
+from ..errors import UserError
 from ..evaluation import results
 from ..evaluation.scoring import count_separators, read_text
 from ..evaluation.tables import Table
+from ..text.detokenize import detokenize_joined
+from ..text.separator import SEPARATOR, split_joined
 from . import base, figures
 from .models import DataBin, Search, device, load_for_inference, spread, translate
 
@@ -26,7 +26,7 @@ def read_references(data: DataBin, order: str) -> list[list[str]]:
     path = data.data / "reference" / data.folder.name / f"{order}.de"
     references = [split_joined(line) for line in read_text(path)]
     if data.dictionary.index(SEPARATOR) == data.dictionary.unk() or min(map(len, references)) < 2:
-        raise DataPrepError(f"{path} has sequences without {SEPARATOR}: nothing was joined there")
+        raise UserError(f"{path} has sequences without {SEPARATOR}: nothing was joined there")
     return references
 
 
@@ -34,7 +34,7 @@ def check_setting(path: Path) -> None:
     """Only models of INTERPOLATE have learned what <sep> is."""
     recipe = path.parent / "recipe.txt"
     if recipe.exists() and (setting := results.read_parameters(recipe)["SETTING"]) != "interpolate":
-        raise DataPrepError(f"{path} was trained on {setting}: swap compares INTERPOLATE models")
+        raise UserError(f"{path} was trained on {setting}: swap compares INTERPOLATE models")
 
 
 def at(place: int, sequences: list[list[str]]) -> list[str]:
@@ -57,7 +57,7 @@ def compute(
     references = {order: read_references(data, order) for order in PLACES}
     for order in PLACES:
         if len(data.subset(order)) != len(references[order]):
-            raise DataPrepError(f"{data.folder} and its reference differ in {order}: make it again")
+            raise UserError(f"{data.folder} and its reference differ in {order}: make it again")
     indices = spread(len(references["original"]), sequences)
     metric = BLEU()
     found = {}
@@ -145,7 +145,7 @@ def main(arguments: list[str]) -> None:
     parser = base.command(NAME, main.__doc__)
     base.add_models(parser)
     parser.add_argument(
-        "--sequences", type=base.positive, default=10_000, help="of DATA/swapped (default: 10000)"
+        "--sequences", type=positive, default=10_000, help="of DATA/swapped (default: 10000)"
     )
     Search.add_options(parser)
     args = parser.parse_args(arguments)

@@ -6,9 +6,9 @@ from pathlib import Path
 import torch
 from fairseq import utils
 
-from data_prep.errors import DataPrepError
-from data_prep.files import progress_bar, read_lines
-
+from ..command_line import positive
+from ..errors import UserError
+from ..files import progress_bar, read_lines
 from . import base, figures
 from .buckets import Buckets
 from .models import DataBin, batches, device, load_for_inference
@@ -111,7 +111,7 @@ def compute(
             ):
                 tally.add(better)
     if not parts["all"].tokens:
-        raise DataPrepError(f"the subset {subset} of {data.folder} has no target tokens")
+        raise UserError(f"the subset {subset} of {data.folder} has no target tokens")
     return {
         "setting": data.folder.name,
         "models": list(models),
@@ -170,15 +170,15 @@ def main(arguments: list[str]) -> None:
     base.add_subset(parser, setting="extrapolate")
     parser.add_argument(
         "--trained-length",
-        type=base.positive,
+        type=positive,
         metavar="N",
         help="positions beyond it are marked (default: the limit of EXTRAPOLATE)",
     )
-    parser.add_argument("--width", type=base.positive, help="of a bucket of positions")
+    parser.add_argument("--width", type=positive, help="of a bucket of positions")
     args = parser.parse_args(arguments)
     models = base.checkpoints(args.models)
     if len(models) != 2:
-        raise DataPrepError(f"two models are compared, ape=FILE shape=FILE; {len(models)} given")
+        raise UserError(f"two models are compared, ape=FILE shape=FILE; {len(models)} given")
     base.check_new(args.out, NAME)
     data = DataBin(args.data, args.setting)
     trained = args.trained_length or base.trained_length(args.data, args.setting)

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import torch
 
-from data_prep.errors import DataPrepError
-from data_prep.files import atomic_outputs
-
 from ..compat import FAST_PATH_COPIES
+from ..errors import UserError
+from ..files import atomic_outputs
 
 CHECKPOINT = re.compile(r"checkpoint_\d+_(\d+)\.pt")
 COPY = re.compile(rf"encoder\.layers\.\d+\.({'|'.join(FAST_PATH_COPIES)})")
@@ -23,7 +22,7 @@ def last_checkpoints(folder: Path, number: int) -> dict[int, Path]:
         if (match := CHECKPOINT.fullmatch(path.name))
     }
     if len(found) < number:
-        raise DataPrepError(
+        raise UserError(
             f"{folder} has {len(found)} checkpoints and {number} are to be averaged:"
             f" train longer, or set AVERAGE={max(len(found), 1)}"
         )
@@ -36,7 +35,7 @@ def load(path: Path) -> dict:
         return torch.load(path, map_location="cpu")
     except Exception as error:  # torch raises many kinds for a damaged file
         reason = str(error).splitlines()[0]
-        raise DataPrepError(f"{path} cannot be loaded ({reason}): delete it") from error
+        raise UserError(f"{path} cannot be loaded ({reason}): delete it") from error
 
 
 def shared_weights(weights: dict[str, torch.Tensor]) -> dict[str, str]:
@@ -65,7 +64,7 @@ def average(paths: dict[int, Path]) -> dict:
         state = load(path)
         weights = state["model"]
         if total and total.keys() != weights.keys():
-            raise DataPrepError(f"{path} holds another model than the checkpoints before it")
+            raise UserError(f"{path} holds another model than the checkpoints before it")
         shared = shared_weights(weights)
         for name, tensor in weights.items():
             if name in total and shared[name] == name:
@@ -91,7 +90,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--output", type=Path, required=True)
     args = parser.parse_args(arguments)
     if args.number < 1:
-        raise DataPrepError(f"--number must be at least 1, not {args.number}")
+        raise UserError(f"--number must be at least 1, not {args.number}")
     paths = last_checkpoints(args.folder, args.number)
     with atomic_outputs(args.output) as (file,):
         torch.save(average(paths), file)

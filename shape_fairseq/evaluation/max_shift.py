@@ -3,8 +3,7 @@
 import argparse
 from pathlib import Path
 
-from data_prep.errors import DataPrepError
-
+from ..errors import UserError
 from . import results
 from .tables import by_data
 
@@ -21,10 +20,10 @@ def main(arguments: list[str]) -> None:
     args = parser.parse_args(arguments)
     found = [results.read(path) for path in args.results]
     if len(by_data(found)) > 1 or len({(one.setting, one.seed, one.model) for one in found}) > 1:
-        raise DataPrepError("results of different data, settings, models or seeds: give one kind")
+        raise UserError("results of different data, settings, models or seeds: give one kind")
     scores = {one.max_shift: one.macro("valid") for one in found}
     if None in scores or None in scores.values():
-        raise DataPrepError("give results of SHAPE models with scores on all of valid")
+        raise UserError("give results of SHAPE models with scores on all of valid")
     for max_shift, score in sorted(scores.items()):
         print(f"max-shift {max_shift}: BLEU {score:.2f} on valid")
     print(f"best: {choose(scores)}")

@@ -7,8 +7,8 @@ import statistics
 from importlib import metadata
 from pathlib import Path
 
-from data_prep.errors import DataPrepError
-from data_prep.files import atomic_outputs
+from ..errors import UserError
+from ..files import atomic_outputs
 
 AS_IN_PAPER = "as_in_paper"  # INTERPOLATE: joined sentences, their <sep> is scored
 SPLIT = "split"  # INTERPOLATE: sentence by sentence
@@ -61,13 +61,13 @@ def read(path: Path) -> Result:
     try:
         return Result(**json.loads(Path(path).read_text(encoding="utf-8")))
     except (ValueError, TypeError) as error:
-        raise DataPrepError(f"{path} is no result of recipes/evaluate.sh") from error
+        raise UserError(f"{path} is no result of recipes/evaluate.sh") from error
 
 
 def read_parameters(path: Path) -> dict[str, str]:
     """A file of NAME=VALUE lines, as data_prep and the recipes leave them."""
     if not path.exists():
-        raise DataPrepError(f"{path} is missing: is {path.parent} the right folder?")
+        raise UserError(f"{path} is missing: is {path.parent} the right folder?")
     lines = path.read_text(encoding="utf-8").splitlines()
     return dict(line.split("=", 1) for line in lines if "=" in line)
 

@@ -6,12 +6,10 @@ from pathlib import Path
 
 from sacrebleu.metrics import BLEU
 
-from data_prep.detokenize import detokenize_joined
-from data_prep.download import sha256
-from data_prep.errors import DataPrepError
-from data_prep.files import read_lines
-from data_prep.settings import JOIN, split_joined
-
+from ..errors import UserError
+from ..files import read_lines, sha256
+from ..text.detokenize import detokenize_joined
+from ..text.separator import JOIN, split_joined
 from . import averaging, results
 from .results import AS_IN_PAPER, SPLIT, Result
 
@@ -24,7 +22,7 @@ def read_hypotheses(path: Path) -> list[str]:
             number, _, text = line.decode("utf-8").split("\t", 2)
             found[int(number[2:])] = text
     if sorted(found) != list(range(len(found))):
-        raise DataPrepError(f"{path} lacks translations: delete it and evaluate again")
+        raise UserError(f"{path} lacks translations: delete it and evaluate again")
     return [found[number] for number in range(len(found))]
 
 
@@ -95,7 +93,7 @@ def score(
         ]
         reference = read_text(references / f"{subset}.de")
         if len(sentences) != len(reference):
-            raise DataPrepError(
+            raise UserError(
                 f"{generated / subset}.txt has {len(sentences):,} translations of"
                 f" {len(reference):,}: delete it and evaluate again"
             )
@@ -108,9 +106,7 @@ def score(
             ours, theirs = map(list, zip(*split_pairs(sentences, wanted), strict=True))
             bleu.setdefault(SPLIT, {})[subset] = metric.corpus_score(ours, [theirs]).score
     if not hypotheses:
-        raise DataPrepError(
-            f"{generated} has no translations of {', '.join(sum(groups.values(), []))}"
-        )
+        raise UserError(f"{generated} has no translations of {', '.join(sum(groups.values(), []))}")
     state = averaging.load(checkpoint)
     extra = state["extra_state"]
     return Result(

@@ -8,8 +8,7 @@ from pathlib import Path
 from sacrebleu.metrics import BLEU
 from sacrebleu.significance import PairedTest
 
-from data_prep.errors import DataPrepError
-
+from ..errors import UserError
 from . import results
 from .results import Result
 from .tables import title_of
@@ -22,7 +21,7 @@ def compare(baseline: Result, others: list[Result], group: str, samples: int) ->
     names = baseline.groups[group]
     for other in others:
         if other.references != baseline.references:
-            raise DataPrepError(
+            raise UserError(
                 f"{title_of(other)} and {title_of(baseline)} were scored on different texts"
             )
 
@@ -62,7 +61,7 @@ def compare_all(found: list[Result], samples: int) -> Iterator[dict]:
         baselines = [result for result in members if result.model == "ape"]
         others = [result for result in members if result.model != "ape"]
         if len(baselines) > 1:
-            raise DataPrepError(f"two results of APE on {setting} with seed {seed}: give one")
+            raise UserError(f"two results of APE on {setting} with seed {seed}: give one")
         if not baselines or not others:
             continue
         for group, names in baselines[0].groups.items():
@@ -79,7 +78,7 @@ def main(arguments: list[str]) -> None:
     args = parser.parse_args(arguments)
     rows = list(compare_all([results.read(path) for path in args.results], args.samples))
     if not rows:
-        raise DataPrepError(
+        raise UserError(
             "nothing to compare: give results of APE and of another model, same setting and seed"
         )
     if args.json:

@@ -7,8 +7,7 @@ import statistics
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from data_prep.errors import DataPrepError
-
+from ..errors import UserError
 from . import paper, results
 from .results import ALL, AS_IN_PAPER, SPLIT, Result
 
@@ -189,13 +188,13 @@ def check_same_kind(members: list[Result], result: Result) -> None:
 
     for other in members:
         if other.seed == result.seed:
-            raise DataPrepError(
+            raise UserError(
                 f"two results of {title_of(result)} on {result.setting} with seed {result.seed}:"
                 " give one of them"
             )
         different = [name for name, value in kind(result).items() if kind(other)[name] != value]
         if different:
-            raise DataPrepError(
+            raise UserError(
                 f"{title_of(result)} on {result.setting}: seeds {other.seed} and {result.seed}"
                 f" differ in {', '.join(different)}, so their mean would say nothing"
             )

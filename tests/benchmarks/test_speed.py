@@ -1,13 +1,11 @@
 import json
-import sys
 
 import pytest
 import torch
 
 from benchmarks import speed
 from benchmarks.lookup_attention import LookupMultiheadAttention
-from shape_fairseq.__main__ import main
-from shape_fairseq.relative_attention import RelativeMultiheadAttention
+from shape_fairseq.modules.relative_attention import RelativeMultiheadAttention
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -28,10 +26,9 @@ def test_the_other_formulation_computes_the_same(causal):
         torch.testing.assert_close(mine, reference)
 
 
-def test_bench_measures_all_levels_and_writes_all_files(tmp_path, monkeypatch, capsys):
+def test_bench_measures_all_levels_and_writes_all_files(tmp_path, capsys):
     options = ["--tiny", "--cpu", "--lengths", "27", "6", "--tokens", "54", "--turns", "2"]
-    monkeypatch.setattr(sys, "argv", ["shape-fairseq", "bench", *options, "--out", str(tmp_path)])
-    main()
+    speed.main([*options, "--out", str(tmp_path)])
     assert {path.name for path in tmp_path.iterdir()} == {"bench.json", "bench.png", "bench.svg"}
     levels = json.loads((tmp_path / "bench.json").read_text())["result"]["levels"]
     assert list(levels) == list(speed.LEVELS)

@@ -69,7 +69,7 @@ def test_lengths_spread_and_words_have_a_rare_tail():
 
 def test_command(tmp_path, lines, commands):
     sizes = ("--train", 30, "--valid", 4, "--test", 5)
-    run = commands.module("demo_corpus", "--output", tmp_path / "raw", *sizes)
+    run = commands.module("data_prep.demo_corpus", "--output", tmp_path / "raw", *sizes)
     assert run.returncode == 0, run.stderr
     made = [lines(tmp_path / "raw" / f"{name}.en") for name in ("valid", "test", "train")]
     assert [len(text) for text in made] == [4, 5, 30]

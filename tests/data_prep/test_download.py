@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from data_prep import download
-from data_prep.errors import DataPrepError
+from shape_fairseq.errors import UserError
 
 CONTENT = os.urandom(300_000)
 
@@ -111,7 +111,7 @@ def test_site_without_ranges_starts_again(tmp_path, site, lock):
     [({"size": 5}, "300,000 bytes and not 5"), ({"sha256": "0" * 64}, "sha256 checksum")],
 )
 def test_wrong_file_is_removed_and_said(tmp_path, lock, wrong, message):
-    with pytest.raises(DataPrepError, match=message):
+    with pytest.raises(UserError, match=message):
         fetch(lock(**KNOWN | wrong), tmp_path)
     assert list((tmp_path / "out").iterdir()) == []
 
@@ -119,7 +119,7 @@ def test_wrong_file_is_removed_and_said(tmp_path, lock, wrong, message):
 def test_damaged_partial_file_does_not_block_forever(tmp_path, lock):
     (tmp_path / "out").mkdir()
     (tmp_path / "out/data.tgz.partial").write_bytes(b"x" * 1000)
-    with pytest.raises(DataPrepError, match="sha256"):
+    with pytest.raises(UserError, match="sha256"):
         fetch(lock(**KNOWN), tmp_path)
     assert fetch(tmp_path / "lock.json", tmp_path).read_bytes() == CONTENT
 
@@ -127,7 +127,7 @@ def test_damaged_partial_file_does_not_block_forever(tmp_path, lock):
 def test_present_file_is_checked_too(tmp_path, lock):
     (tmp_path / "out").mkdir()
     (tmp_path / "out/data.tgz").write_bytes(b"other")
-    with pytest.raises(DataPrepError, match="delete it to fetch it"):
+    with pytest.raises(UserError, match="delete it to fetch it"):
         fetch(lock(**KNOWN), tmp_path)
 
 
@@ -139,14 +139,14 @@ def test_first_download_is_recorded_for_the_next_machine(tmp_path, lock):
 
 def test_overloaded_site_is_tried_again_and_then_named(tmp_path, site, lock):
     site.status = 503
-    with pytest.raises(DataPrepError, match="Service Unavailable"):
+    with pytest.raises(UserError, match="Service Unavailable"):
         fetch(lock(**KNOWN), tmp_path)
     assert len(site.requested) == download.ATTEMPTS
 
 
 def test_missing_page_is_not_tried_again(tmp_path, site, lock):
     site.status = 404
-    with pytest.raises(DataPrepError, match=r"Not Found.*put data\.tgz into a folder"):
+    with pytest.raises(UserError, match=r"Not Found.*put data\.tgz into a folder"):
         fetch(lock(**KNOWN), tmp_path)
     assert len(site.requested) == 1
 
@@ -155,15 +155,19 @@ def test_no_network_is_one_clear_line(tmp_path, site, lock):
     path = lock(**KNOWN)
     site.shutdown()
     site.server_close()
-    with pytest.raises(DataPrepError, match=r"cannot download http.*RAW=DIR"):
+    with pytest.raises(UserError, match=r"cannot download http.*RAW=DIR"):
         fetch(path, tmp_path)
 
 
 def test_command_and_shipped_locks(tmp_path, lock, commands):
-    run = commands.module("download", "--lock", lock(**KNOWN), "--output", tmp_path / "out")
+    run = commands.module(
+        "data_prep.download", "--lock", lock(**KNOWN), "--output", tmp_path / "out"
+    )
     assert run.returncode == 0, run.stderr
     assert (tmp_path / "out/data.tgz").read_bytes() == CONTENT
-    unknown = commands.module("download", "--lock", lock(), "--output", tmp_path, "nothing")
+    unknown = commands.module(
+        "data_prep.download", "--lock", lock(), "--output", tmp_path, "nothing"
+    )
     assert unknown.returncode == 1 and "nothing is not in" in unknown.stderr
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from data_prep.demo_corpus import generate
-from data_prep.settings import split_joined
+from shape_fairseq.text.separator import split_joined
 
 SETTINGS = ("vanilla", "extrapolate", "interpolate")
 YEARS = [f"newstest{year}" for year in range(2010, 2017)]
@@ -231,7 +231,7 @@ def test_wmt_subsets_are_listed_with_their_sacrebleu_names(wmt, lines):
 
 
 def test_wmt_text_stays_aligned(wmt, lines):
-    from data_prep.detokenize import detokenize
+    from shape_fairseq.text.detokenize import detokenize
 
     expected = dict(islice(generate(5), 360))
     english, german = (lines(wmt / f"text/vanilla/train.{lang}") for lang in ("en", "de"))

@@ -4,16 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_prep.errors import DataPrepError
 from data_prep.settings import (
     extrapolate,
     interpolate,
     make_setting,
     make_swapped,
     sample,
-    split_joined,
     swap,
 )
+from shape_fairseq.errors import UserError
+from shape_fairseq.text.separator import split_joined
 
 LANGS = ("en", "de")
 sentences = st.lists(st.text("abc @ü", max_size=12).map(lambda text: " ".join(text.split())))
@@ -42,7 +42,7 @@ def test_last_incomplete_group_is_a_shorter_sequence():
 
 def test_literal_sep_is_refused_with_its_place():
     pairs = [("a", "x"), ("b", "y"), ("c <sep> d", "z")]
-    with pytest.raises(DataPrepError, match="pair 3 contains <sep> already"):
+    with pytest.raises(UserError, match="pair 3 contains <sep> already"):
         list(interpolate(pairs, 2))
 
 
@@ -94,7 +94,9 @@ def test_only_training_text_is_filtered(tmp_path, encoded, lines):
 
 
 def test_command_makes_all_settings(tmp_path, encoded, lines, commands):
-    run = commands.module("settings", "all", "--input", encoded, "--output", tmp_path / "out")
+    run = commands.module(
+        "data_prep.settings", "all", "--input", encoded, "--output", tmp_path / "out"
+    )
     assert run.returncode == 0, run.stderr
     assert "1,003 pairs joined to 101 sequences, the last one of 3 pairs" in run.stderr
     assert lines(tmp_path / "out/vanilla/train.en") == lines(encoded / "train.en")
@@ -119,7 +121,7 @@ def test_swapped_set_takes_complete_groups_only(tmp_path, encoded, lines):
 def test_bad_lines_are_named(tmp_path, write_text, commands, bad, message):
     write_text(tmp_path / "bpe" / "train", ["a", bad], ["x", "y"])
     run = commands.module(
-        "settings", "vanilla", "--input", tmp_path / "bpe", "--output", tmp_path / "o"
+        "data_prep.settings", "vanilla", "--input", tmp_path / "bpe", "--output", tmp_path / "o"
     )
     assert run.returncode == 1 and run.stderr.count("\n") == 1
     assert "train.en line 2" in run.stderr and message in run.stderr
@@ -128,6 +130,13 @@ def test_bad_lines_are_named(tmp_path, write_text, commands, bad, message):
 
 def test_group_size_zero_is_refused(tmp_path, commands):
     run = commands.module(
-        "settings", "all", "--input", tmp_path, "--output", tmp_path / "o", "--group-size", 0
+        "data_prep.settings",
+        "all",
+        "--input",
+        tmp_path,
+        "--output",
+        tmp_path / "o",
+        "--group-size",
+        0,
     )
     assert run.returncode == 2 and "at least 1" in run.stderr

@@ -61,7 +61,7 @@ def test_from_pretrained_scores_as_a_full_forward_pass(data, trained, arch):
     """Beam search with its caches and reordering against one pass over the whole hypothesis."""
     from fairseq.models.transformer import TransformerModel
 
-    import shape_fairseq  # noqa: F401 - registers the models
+    import shape_fairseq.models  # noqa: F401 - registers the models
 
     path = trained(arch)
     hub = TransformerModel.from_pretrained(str(path.parent), path.name, str(data)).eval()
@@ -130,7 +130,7 @@ def test_hydra_train_goes_as_far_as_for_fairseqs_own_transformer(data, tmp_path)
 def test_installed_elsewhere_it_tells_its_user_dir(data, tmp_path):
     site = tmp_path / "site"
     source = tmp_path / "source"  # pip builds in the folder it installs from
-    for name in ("shape_fairseq", "data_prep"):
+    for name in ("shape_fairseq",):
         shutil.copytree(REPOSITORY / name, source / name)
     for name in ("setup.py", "README.md"):
         shutil.copy(REPOSITORY / name, source)

@@ -15,7 +15,7 @@ SPY = '''
 import json
 import os
 
-from shape_fairseq import positions
+from shape_fairseq.modules import positions
 
 draw = positions.draw_offsets
 

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from data_prep import bpe
+from shape_fairseq.text import bpe
 from tests.end_to_end.commands import REPOSITORY, USER_DIR, run
 
 # One sentence a batch: without the extension fairseq 0.12.2 fails on padding with torch 2.

@@ -65,7 +65,7 @@ def test_wrong_options_end_before_any_work(data, tmp_path, arch, options, messag
 def test_without_fairseq_one_line_says_what_to_install():
     # -S hides the environment's packages, as if nothing had been installed.
     result = subprocess.run(
-        [sys.executable, "-S", "-c", "import shape_fairseq"],
+        [sys.executable, "-S", "-c", "import shape_fairseq.models"],
         capture_output=True,
         text=True,
         env={"PYTHONPATH": str(REPOSITORY)},

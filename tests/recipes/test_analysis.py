@@ -6,9 +6,9 @@ import shutil
 import pytest
 import torch
 
-from data_prep.errors import DataPrepError
 from shape_fairseq.analysis import curves, lengths, report, similarity, speed, swap, token_scores
 from shape_fairseq.analysis.models import DataBin, load_for_inference
+from shape_fairseq.errors import UserError
 
 MODELS = ("ape", "shape", "rpe")
 TINY = {"ARCH_SIZE": "tiny", "GPUS": 0, "UPDATES": 4, "SAVE_EVERY": 2, "MAX_SHIFT": 20}
@@ -134,7 +134,7 @@ def check_refusals(analyse, demo, folder):
     """Wrong inputs end in one line, before anything is written."""
 
     def refused(message, module, *options, **keywords):
-        with pytest.raises(DataPrepError, match=message):
+        with pytest.raises(UserError, match=message):
             analyse(module, *options, out=folder / "refused", **keywords)
         assert not (folder / "refused").exists()
 

@@ -8,7 +8,7 @@ import signal
 import pytest
 import torch
 
-import shape_fairseq  # noqa: F401 - lets torch load fairseq's checkpoints
+import shape_fairseq.models  # noqa: F401 - lets torch load fairseq's checkpoints
 
 # Each analysis has tests of its own; these are a table, figures of a model, and of all settings.
 ANALYSES = ["length-bleu", "lengths", "similarity"]

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 import torch
 
-import shape_fairseq  # noqa: F401 - lets torch load fairseq's checkpoints
+import shape_fairseq.models  # noqa: F401 - lets torch load fairseq's checkpoints
 
 # Without dropout and shift nothing is random but the order, so runs can be compared.
 EXACT = "--dropout 0 --attention-dropout 0 --activation-dropout 0 --log-format json"

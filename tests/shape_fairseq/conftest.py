@@ -9,8 +9,8 @@ import torch
 from fairseq.data import Dictionary
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 
-import shape_fairseq  # noqa: F401 - registers the models
-from data_prep import bpe
+import shape_fairseq.models  # noqa: F401 - registers the models
+from shape_fairseq.text import bpe
 
 
 def vocabulary(size: int) -> Dictionary:
@@ -85,7 +85,7 @@ def export_model(save_checkpoint, tmp_path):
     """export_model("transformer_rpe_tiny"): the folder of a CTranslate2 model, random weights."""
 
     def export_one(arch: str, *options: str, **export_options: str) -> Path:
-        from shape_fairseq import export
+        from shape_fairseq.production import export
 
         output = tmp_path / "exported"
         more = [text for name, value in export_options.items() for text in (f"--{name}", value)]

@@ -1,0 +1,1 @@
+"""Position representations as layers: the math as plain functions first, then the module."""

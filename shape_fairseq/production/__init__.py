@@ -1,0 +1,1 @@
+"""From a checkpoint to production: export and translation."""

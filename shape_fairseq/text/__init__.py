@@ -1,0 +1,1 @@
+"""Raw text to subwords and back; needs neither torch nor fairseq."""

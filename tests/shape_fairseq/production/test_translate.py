@@ -1,0 +1,162 @@
+"""Raw text in, raw text out: in order, in bounded memory, whatever the lines are."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shape_fairseq.errors import UserError
+from shape_fairseq.production import translate
+from shape_fairseq.production.translate import Model, Search, batches, cut, translate_lines
+from shape_fairseq.text.bpe import Encoder
+from shape_fairseq.text.tokenizer import tokenize
+
+SUBWORDS = st.lists(st.sampled_from(["a", "b@@", ".", "<sep>"]), max_size=60)
+SEARCH = Search(beam=2, lenpen=1.0, max_len_a=0.5, max_len_b=3)
+
+
+@pytest.fixture
+def folder(export_model):
+    return export_model("transformer_rpe_tiny")
+
+
+@pytest.fixture
+def model(folder):
+    return Model(folder, threads=2)
+
+
+@given(SUBWORDS, st.integers(1, 20))
+def test_pieces_are_short_enough_and_nothing_is_lost(subwords, limit):
+    pieces = cut(subwords, limit)
+    assert sum(pieces, []) == subwords
+    assert all(0 < len(piece) <= limit for piece in pieces)
+
+
+def test_lines_are_cut_after_sentences_or_else_after_words():
+    assert cut(["a", "b", ".", "c", "d", "e"], 4) == [["a", "b", "."], ["c", "d", "e"]]
+    assert cut(["a", "b@@", "c", "d@@", "e"], 4) == [["a", "b@@", "c"], ["d@@", "e"]]
+    assert cut(["a@@", "a@@", "a@@", "a"], 2) == [["a@@", "a@@"], ["a@@", "a"]]
+
+
+@given(st.lists(st.integers(1, 30), max_size=40), st.integers(1, 100))
+def test_batches_hold_every_sequence_once_and_fit(lengths, max_tokens):
+    found = list(batches(lengths, max_tokens))
+    assert sorted(sum(found, [])) == list(range(len(lengths)))
+    for batch in found:
+        assert len(batch) == 1 or len(batch) * max(lengths[i] for i in batch) <= max_tokens
+    spans = [(min(lengths[i] for i in b), max(lengths[i] for i in b)) for b in found]
+    assert all(later[1] <= earlier[0] for earlier, later in zip(spans, spans[1:], strict=False))
+
+
+def test_lines_stay_in_order_however_they_are_batched(model):
+    lines = [f"w{n} w{n * 7 % 36} w{n * 5 % 36}".encode()[: 3 + n % 9] for n in range(36)]
+    lines[5] = lines[20] = b""
+    lines[6] = b" \t "
+    together = list(translate_lines(model, lines, SEARCH))
+    one_by_one = list(translate_lines(model, lines, SEARCH, chunk_lines=1))
+    small = list(translate_lines(model, lines, SEARCH, chunk_lines=7, batch_tokens=20))
+    assert len(together) == len(lines) and len(set(together)) > 5
+    assert [number for number, text in enumerate(together) if not text] == [5, 6, 20]
+    # A batch's longest line limits the length of its translations, so some end earlier.
+    assert small[5] == small[6] == small[20] == one_by_one[5] == ""
+    pairs = [*zip(together, small, strict=True), *zip(together, one_by_one, strict=True)]
+    assert all(left.startswith(right) or right.startswith(left) for left, right in pairs)
+
+
+def test_subwords_are_those_of_data_prep(model, folder):
+    text = "w3, w12 & “w7”\u2028w1."
+    tokens = tokenize(text.replace("\u2028", " "), "en")
+    assert (
+        model.encode(text) == Encoder(folder / "codes").encode([tokens.encode()]).decode().split()
+    )
+    assert model.encode("  ") == []
+
+
+def test_joined_sentences_stay_joined_where_the_model_knows_the_separator(model):
+    assert "<sep>" not in model.encode("w1 <sep> w2")
+    model.knows_separator = True
+    assert model.encode("w1 <sep> w2") == ["w1", "<sep>", "w2"]
+    assert model.decode([["w1", "<sep>", "w2"]]) == "w1 <sep> w2"
+
+
+def test_very_long_and_broken_lines_do_not_end_the_run(model, caplog):
+    long = b"w1 w2 w3 . " * 400
+    lines = [b"w1", long, b"w2 \xff", b"w2 w3"]
+    texts = list(translate_lines(model, lines, SEARCH))
+    assert len(texts) == 4 and all(texts)
+    warnings = [record.getMessage() for record in caplog.records]
+    assert warnings == [
+        "line 2: 1,600 subwords, more than 1,023; translated in 2 pieces",
+        "line 3: not valid UTF-8, the wrong bytes are replaced",
+    ]
+    caplog.clear()
+    list(translate_lines(model, [b"w1 w2 w3"], SEARCH, limit=2))
+    assert "translated in 2 pieces" in caplog.text
+
+
+def test_the_input_is_a_stream(model):
+    read = 0
+
+    def endless():
+        nonlocal read
+        while True:
+            read += 1
+            yield b"w1 w2"
+
+    texts = translate_lines(model, endless(), SEARCH, chunk_lines=4)
+    for _ in range(9):
+        next(texts)
+    assert read == 16
+    read = 0
+    next(translate_lines(model, endless(), SEARCH, chunk_lines=1))
+    assert read == 1  # an answer to each line, for a person or a program that waits for it
+
+
+def test_files_instead_of_pipes_appear_when_complete(folder, tmp_path):
+    source, output = tmp_path / "in.txt", tmp_path / "out.txt"
+    source.write_bytes(b"w1 w2\n\nw3")
+    arguments = [str(folder), "--input", str(source), "--output", str(output), "--beam", "1"]
+    translate.main(arguments)
+    lines = output.read_text().split("\n")
+    assert len(lines) == 4 and lines[1] == "" and lines[0] and lines[2] and lines[3] == ""
+    with pytest.raises(UserError, match="exists already"):
+        translate.main(arguments)
+
+
+def damage(folder, name, content):
+    path = folder / name
+    path.write_bytes(content if content is not None else path.read_bytes()[:-1000])
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("model.bin", None, "model.bin is missing or damaged"),
+        ("codes", b"a b 1\n", "codes is missing or damaged"),
+        ("shape_fairseq.json", b"{", "shape_fairseq.json is damaged"),
+        ("shape_fairseq.json", b"[]", "shape_fairseq.json is damaged"),
+        ("shape_fairseq.json", b'{"format": 99, "files": {}}', "another version"),
+    ],
+)
+def test_a_damaged_folder_is_refused_in_one_line(folder, name, content, message):
+    damage(folder, name, content)
+    with pytest.raises(UserError, match=message) as error:
+        Model(folder)
+    assert "export the model again" in str(error.value) and "\n" not in str(error.value)
+
+
+def test_a_model_that_ctranslate2_cannot_load_is_refused_in_one_line(folder):
+    path = folder / "shape_fairseq.json"
+    settings = json.loads(path.read_text())
+    del settings["files"]["model.bin"]
+    path.write_text(json.dumps(settings))
+    damage(folder, "model.bin", None)
+    with pytest.raises(UserError, match="CTranslate2 cannot load") as error:
+        Model(folder)
+    assert "\n" not in str(error.value)
+
+
+def test_another_folder_is_no_model(tmp_path):
+    with pytest.raises(UserError, match="make .* with shape-fairseq export"):
+        Model(tmp_path / "none")
