@@ -17,7 +17,7 @@ setup(
     license="MIT",
     packages=find_packages(include=["shape_fairseq*"]),
     package_data={
-        "shape_fairseq": ["analysis/*.css"],
+        "shape_fairseq": ["analysis/*.css", "analysis/*.j2"],
     },
     python_requires=">=3.10",
     install_requires=[
@@ -32,6 +32,7 @@ setup(
         "sacrebleu>=2.2",
         "sacremoses>=0.0.53",
         "fastBPE>=0.1.0",
+        "jinja2",
         "tqdm",
     ],
     extras_require={

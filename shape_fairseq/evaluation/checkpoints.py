@@ -1,5 +1,6 @@
 """Checkpoints of fairseq-train: loading them, and averaging their weights."""
 
+import dataclasses
 import re
 from pathlib import Path
 
@@ -13,11 +14,41 @@ COPY = re.compile(rf"encoder\.layers\.\d+\.({'|'.join(FAST_PATH_COPIES)})")
 
 def load(path: Path) -> dict:
     """A checkpoint as fairseq wrote it; torch runs no code of it from version 2.6 on."""
+    if not path.is_file():
+        raise UserError(f"the checkpoint {path} is missing")
     try:
-        return torch.load(path, map_location="cpu")
+        state = torch.load(path, map_location="cpu")
     except Exception as error:  # torch raises many kinds for a damaged file
-        reason = str(error).splitlines()[0]
-        raise UserError(f"{path} cannot be loaded ({reason}): delete it") from error
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise UserError(f"{path} cannot be loaded ({reason})") from error
+    if not isinstance(state, dict) or not isinstance(state.get("model"), dict):
+        raise UserError(f"{path} is no checkpoint of fairseq-train")
+    return state
+
+
+@dataclasses.dataclass(frozen=True)
+class History:
+    """How an averaged checkpoint came about."""
+
+    updates: int
+    seconds: float
+    parameters: int
+    averaged_updates: list[int]
+
+
+def read_history(path: Path) -> History:
+    """The history of a checkpoint that `shape-fairseq average` wrote."""
+    state = load(path)
+    try:
+        extra = state["extra_state"]
+        return History(
+            updates=state["optimizer_history"][-1]["num_updates"],
+            seconds=extra["previous_training_time"],
+            parameters=extra["parameters"],
+            averaged_updates=extra["averaged_updates"],
+        )
+    except (KeyError, IndexError, TypeError) as error:
+        raise UserError(f"{path} is no average: make it with shape-fairseq average") from error
 
 
 def shared_weights(weights: dict[str, torch.Tensor]) -> dict[str, str]:

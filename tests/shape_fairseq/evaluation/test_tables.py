@@ -13,11 +13,12 @@ from shape_fairseq.evaluation import (
     max_shift,
     paper,
     results,
-    scoring,
     tables,
 )
+from shape_fairseq.evaluation.cells import Cells, by_data
 from shape_fairseq.evaluation.results import ALL, SPLIT, Result
 from shape_fairseq.evaluation.significance import compare_all
+from shape_fairseq.evaluation.table import FORMATS, Table
 
 GROUPS = {"valid": list(paper.NEWSTESTS[:4]), "test": list(paper.NEWSTESTS[4:])}
 
@@ -47,13 +48,13 @@ def make_result(setting="vanilla", model="ape", seed=1, bleu=20.0, **changes) ->
     return dataclasses.replace(result, **changes)
 
 
-def row_of(table: tables.Table, *start: str) -> list[str]:
+def row_of(table: Table, *start: str) -> list[str]:
     (row,) = [row for row in table.rows if row and tuple(row[: len(start)]) == start]
     return row[len(start) :]
 
 
-def only(*found: Result) -> tables.Cells:
-    (cells,) = tables.by_data(list(found))
+def only(*found: Result) -> Cells:
+    (cells,) = by_data(list(found))
     return cells
 
 
@@ -107,53 +108,6 @@ def test_parameters_of_a_real_model_are_counted(build):
         model = build(arch)
         learned = sum(one.numel() for one in model.parameters() if one.requires_grad)
         assert checkpoints.count_parameters(model.state_dict()) == learned
-
-
-def test_subsets_have_groups_and_names(tmp_path):
-    (tmp_path / "statistics").mkdir()
-    (tmp_path / "statistics" / "subsets.tsv").write_text(
-        "subset\tparts\tsacrebleu\nvalid\tnewstest2010 newstest2011\t\ntest\tnewstest2014\t\n"
-        "newstest2010\tnewstest2010\twmt10\nnewstest2014\tnewstest2014\twmt14/full\n"
-    )
-    groups, names = scoring.read_subsets(tmp_path)
-    assert groups == {"valid": ["newstest2010", "newstest2011"], "test": ["newstest2014"]}
-    assert names == {"newstest2010": "wmt10", "newstest2014": "wmt14/full"}
-
-
-def test_hypotheses_are_sorted_and_must_be_complete(tmp_path):
-    path = tmp_path / "valid.txt"
-    path.write_text("S-1\tb\nH-1\t-0.5\tzwei\nD-1\t-0.5\tzwei\nH-0\t-0.1\tei@@ ns\nH-2\t-1\t\n")
-    assert scoring.read_hypotheses(path) == ["ei@@ ns", "zwei", ""]
-    path.write_text("H-0\t-0.1\teins\nH-2\t-0.1\tdrei\n")
-    with pytest.raises(UserError, match="lacks translations"):
-        scoring.read_hypotheses(path)
-
-
-@pytest.mark.parametrize(
-    ("sentences", "wanted", "expected"),
-    [
-        (["a", "b"], 2, ["a", "b"]),
-        (["a b"], 3, ["a b", "", ""]),
-        (["a", "b", "c"], 2, ["a", "b c"]),
-        (["a", "b"], 1, ["a b"]),
-        ([""], 2, ["", ""]),
-    ],
-)
-def test_sentences_keep_their_places(sentences, wanted, expected):
-    assert scoring.aligned(sentences, wanted) == expected
-
-
-def test_separators_are_counted_both_ways():
-    hypotheses = [["a"], ["a", "b", "c", "d"], ["a", "b"]]
-    counts = scoring.count_separators(hypotheses, [["x", "y", "z"], ["x", "y"], ["x", "y"]])
-    assert counts == {
-        "sequences": 3,
-        "expected": 4,
-        "missing": 2,
-        "extra": 2,
-        "sequences_with_missing": 1,
-        "sequences_with_extra": 1,
-    }
 
 
 def test_the_papers_tables_agree_with_each_other():
@@ -237,7 +191,7 @@ def test_speed_is_not_compared_across_hardware():
 
 def test_other_data_gets_tables_without_the_papers_numbers():
     demo = make_result(signature=make_result().signature | {"data": {"DATA": "demo"}})
-    first, second = tables.by_data([make_result(), demo])
+    first, second = by_data([make_result(), demo])
     assert any(row and row[2] == "paper" for row in tables.table_2(first).rows)
     assert not any(row and row[2] == "paper" for row in tables.table_2(second).rows)
 
@@ -257,7 +211,7 @@ def test_all_formats_hold_the_same_cells(tmp_path, capsys):
     path = tmp_path / "result.json"
     results.write(make_result("interpolate"), path)
     printed = {}
-    for name in tables.FORMATS:
+    for name in FORMATS:
         tables.main([str(path), "--format", name, "--table", "2"])
         printed[name] = capsys.readouterr().out
         assert "21.50" in printed[name] and "31.40" in printed[name] and "missing" in printed[name]
@@ -271,7 +225,7 @@ def test_files_that_are_no_results_are_refused(tmp_path):
     path = tmp_path / "other.json"
     for text in ("{}", "[1]", "no json"):
         path.write_text(text)
-        with pytest.raises(UserError, match=r"other\.json is no result"):
+        with pytest.raises(UserError, match=r"other\.json is not a result"):
             results.read(path)
 
 
