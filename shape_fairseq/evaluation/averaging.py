@@ -6,9 +6,10 @@ from pathlib import Path
 
 import torch
 
+from .. import checkpoints
+from ..checkpoints import load
 from ..compat import FAST_PATH_COPIES
 from ..errors import UserError
-from ..files import atomic_outputs
 
 CHECKPOINT = re.compile(r"checkpoint_\d+_(\d+)\.pt")
 COPY = re.compile(rf"encoder\.layers\.\d+\.({'|'.join(FAST_PATH_COPIES)})")
@@ -27,15 +28,6 @@ def last_checkpoints(folder: Path, number: int) -> dict[int, Path]:
             f" train longer, or set AVERAGE={max(len(found), 1)}"
         )
     return {updates: found[updates] for updates in sorted(found)[-number:]}
-
-
-def load(path: Path) -> dict:
-    """A checkpoint as fairseq wrote it; torch runs no code of it from version 2.6 on."""
-    try:
-        return torch.load(path, map_location="cpu")
-    except Exception as error:  # torch raises many kinds for a damaged file
-        reason = str(error).splitlines()[0]
-        raise UserError(f"{path} cannot be loaded ({reason}): delete it") from error
 
 
 def shared_weights(weights: dict[str, torch.Tensor]) -> dict[str, str]:
@@ -57,13 +49,18 @@ def count_parameters(weights: dict[str, torch.Tensor]) -> int:
     )
 
 
+def shapes(weights: dict[str, torch.Tensor]) -> dict[str, torch.Size]:
+    """What two checkpoints of one model have in common."""
+    return {name: tensor.shape for name, tensor in weights.items()}
+
+
 def average(paths: dict[int, Path]) -> dict:
     """The newest of the checkpoints with the mean of all their weights, in fp32."""
     total: dict[str, torch.Tensor] = {}
     for path in paths.values():
         state = load(path)
         weights = state["model"]
-        if total and total.keys() != weights.keys():
+        if total and shapes(total) != shapes(weights):
             raise UserError(f"{path} holds another model than the checkpoints before it")
         shared = shared_weights(weights)
         for name, tensor in weights.items():
@@ -78,7 +75,8 @@ def average(paths: dict[int, Path]) -> dict:
         total[name] /= len(paths)
     state.pop("last_optimizer_state", None)
     state["model"] = total
-    state["extra_state"] |= {"averaged_updates": list(paths), "parameters": parameters}
+    averaged = {"averaged_updates": list(paths), "parameters": parameters}
+    state["extra_state"] = (state.get("extra_state") or {}) | averaged
     return state
 
 
@@ -92,5 +90,4 @@ def main(arguments: list[str]) -> None:
     if args.number < 1:
         raise UserError(f"--number must be at least 1, not {args.number}")
     paths = last_checkpoints(args.folder, args.number)
-    with atomic_outputs(args.output) as (file,):
-        torch.save(average(paths), file)
+    checkpoints.save(average(paths), args.output)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from fairseq.models import ARCH_CONFIG_REGISTRY, register_model_architecture
 
-from ..compat import OptionError
+from ..errors import OptionError
 
 SIZES = ("", "_tiny", "_iwslt_de_en", "_wmt_en_de", "_wmt_en_de_big")
 

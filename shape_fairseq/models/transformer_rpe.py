@@ -12,7 +12,8 @@ from fairseq.models.transformer import (
 from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from fairseq.modules.transformer_layer import TransformerDecoderLayerBase
 
-from ..compat import EncoderLayerWithoutCopies, OptionError
+from ..compat import EncoderLayerWithoutCopies
+from ..errors import OptionError
 from ..modules.relative_attention import RelativeMultiheadAttention
 from .architectures import non_negative_int, register_sizes
 

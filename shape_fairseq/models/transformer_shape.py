@@ -5,7 +5,7 @@ from argparse import ArgumentParser, Namespace
 from fairseq.models import register_model
 from fairseq.models.transformer import TransformerModel
 
-from ..compat import OptionError
+from ..errors import OptionError
 from ..modules.positions import ShiftedSinusoidalPositionalEmbedding
 from .architectures import non_negative_int, register_sizes
 

@@ -8,7 +8,8 @@ from fairseq.modules import SinusoidalPositionalEmbedding
 from fairseq.utils import make_positions
 from torch import Tensor, nn
 
-from ..compat import OptionError, sinusoidal_table
+from ..compat import sinusoidal_table
+from ..errors import OptionError
 
 
 def draw_offsets(batch_size: int, max_shift: int, device: torch.device) -> Tensor:
