@@ -52,6 +52,11 @@ class Refused(ValueError):
     """Why a checkpoint is not loaded; the message goes on after the file's name."""
 
 
+def allow_fairseq_classes() -> None:
+    """Let torch's restricted unpickler read what fairseq writes, and nothing else."""
+    torch.serialization.add_safe_globals(ALLOWED_CLASSES)
+
+
 def literal(text: str, *_scope: object) -> Any:
     """What eval() makes of literals and their sums and products, such as "[(512, 3)] * 20".
 
@@ -149,18 +154,13 @@ def newest_whole(folder: Path, but: Path) -> Path | None:
 def _load(path: Path, mmap: bool = False) -> dict:
     _check_file(path)
     try:
-        with torch.serialization.safe_globals(ALLOWED_CLASSES):
-            mmap = mmap and zipfile.is_zipfile(path)  # torch maps no other files
-            state = torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
+        allow_fairseq_classes()
+        mmap = mmap and zipfile.is_zipfile(path)  # torch maps no other files
+        state = torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
     except OSError:
         raise
-    except pickle.UnpicklingError as error:
-        raise Refused(_refusal(error)) from None
     except Exception as error:  # torch raises many kinds for a damaged file
-        raise Refused(
-            f"is no checkpoint, or damaged ({one_line(error, 120)}): copy it again from where it"
-            " came from, or give another one"
-        ) from error
+        raise Refused(_refusal(error)) from error
     _check_contents(state)
     return state
 
@@ -195,17 +195,18 @@ def _check_file(path: Path) -> None:
         raise Refused("is no checkpoint: it would unpack to more than its size; it was not loaded")
 
 
-def _refusal(error: pickle.UnpicklingError) -> str:
-    """torch's refusal to unpickle, which is a page long, in one line."""
-    culprit = re.search(r"GLOBAL (\S+)", str(error))
-    if culprit:
-        reason = f"it wants to run {culprit[1]}"
-    else:
-        text = str(error).partition("WeightsUnpickler error: ")[2] or str(error)
-        reason = one_line(ValueError(text.splitlines()[0] if text else ""), 120)
+def _refusal(error: Exception) -> str:
+    """Why torch did not load a file: a page of its own words in one line."""
+    culprit = re.search(r"GLOBAL ([\w.]+)|class ([\w.]+\.\w+)", str(error))
+    if isinstance(error, pickle.UnpicklingError) and culprit:
+        return (
+            "was not loaded: it holds more than weights and settings (it wants to run"
+            f" {culprit[1] or culprit[2]}); nothing of it was run. Ask its author for one that"
+            " torch.load(..., weights_only=True) reads"
+        )
     return (
-        f"was not loaded: it holds more than weights and settings ({reason}); nothing of it was"
-        " run. Ask its author for one that torch.load(..., weights_only=True) reads"
+        "is no checkpoint of fairseq-train, or it is damaged: copy it again from where it came"
+        " from, or give another one"
     )
 
 

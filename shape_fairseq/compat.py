@@ -155,7 +155,7 @@ def literals_instead_of_eval() -> list[Replacement]:
 
 
 def allow_list() -> list[Replacement]:
-    torch.serialization.add_safe_globals(checkpoints.ALLOWED_CLASSES)
+    checkpoints.allow_fairseq_classes()
     return []
 
 
