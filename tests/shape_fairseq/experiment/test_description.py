@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from shape_fairseq.errors import UserError
-from shape_fairseq.experiment import description
-from shape_fairseq.experiment.description import load
+from shape_fairseq.experiment.description import documentation, keys, load
 from shape_fairseq.experiment.jobs import check_graph
 from shape_fairseq.experiment.plan import Plan, job_environment
 
@@ -71,8 +70,8 @@ def test_values_can_be_overridden():
 
 
 def test_the_documentation_has_every_key():
-    text = description.documentation()
-    for path, item in description.keys():
+    text = documentation()
+    for path, item in list(keys()):
         if not path.startswith(("training.extra", "training.inter", "training.scaling")):
             assert item.metadata["help"] in text, path
 
@@ -124,6 +123,13 @@ def test_an_analysis_that_lacks_a_model_is_left_out_or_refused():
 
 
 def test_jobs_inherit_no_variables_of_recipes():
-    mine = {"PATH": "/bin", "UPDATES": "3", "EXTRA": "--x", "MAX_SHIFT": "7", "RAW": "r", "GPUS": "1"}
+    mine = {
+        "PATH": "/bin",
+        "UPDATES": "3",
+        "EXTRA": "--x",
+        "MAX_SHIFT": "7",
+        "RAW": "r",
+        "GPUS": "1",
+    }
     environment = job_environment(mine, gpus=0)
     assert environment["PATH"] == "/bin" and not environment.keys() & mine.keys() - {"PATH"}
