@@ -12,7 +12,7 @@ from fairseq.data import Dictionary, LanguagePairDataset
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from tqdm import tqdm
 
-from ... import data_folder
+from ... import data_folder, models  # noqa: F401 - models: it registers the architectures
 from ...errors import UserError
 from ...evaluation.training_folder import RECIPE, check_same_data, read_recipe
 from ...search import Search

@@ -22,7 +22,6 @@ from fairseq.trainer import Trainer
 from torch.profiler import ProfilerActivity, profile
 from tqdm import tqdm
 
-from ...compat import allocations
 from .models import DataBin, batches, load, spread, to_device
 
 BASELINE = "ape"
@@ -158,6 +157,14 @@ def peak_memory(step: Step, device: torch.device) -> int:
     ):
         step(0)
     return max(accumulate(allocations(profiled)), default=0)
+
+
+def allocations(profiler: profile) -> list[int]:
+    """Bytes that a profiled CPU program took (or, negative, gave back), in their order."""
+    events = [
+        event for event in profiler.profiler.kineto_results.events() if event.name() == "[memory]"
+    ]
+    return [event.nbytes() for event in sorted(events, key=lambda event: event.start_ns())]
 
 
 def compute(
