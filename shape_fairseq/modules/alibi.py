@@ -3,7 +3,7 @@
 Symmetric, -m * abs(i - j): in a decoder, which sees no future, that is the paper's own.
 """
 
-from math import ceil, log2
+from math import log2
 
 import torch
 from torch import Tensor

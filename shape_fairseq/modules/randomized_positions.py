@@ -1,4 +1,4 @@
-"""Randomized positions: a training sequence stands at an ordered random subset of a longer range."""
+"""Randomized positions: a training sequence stands at a random, ordered subset of a range."""
 
 import torch
 from torch import Tensor
