@@ -35,6 +35,7 @@ PACKAGE = Path(__file__).resolve().parents[1]
 # A small model for a look on a CPU; it changes no more than it must.
 TINY = {"--max-tokens": 4000, "--update-freq": 1, "--max-update": 500}
 TINY |= {"--lr": 0.003, "--warmup-updates": 100}
+FINETUNE = "--finetune-from-model"
 # What a recipe reads from the environment, besides the options of the models.
 VARIABLES = (
     *("DATA", "SAVE", "SEED", "UPDATES", "SAVE_EVERY", "BATCH_TOKENS", "MAX_TOKENS", "EXTRA"),
@@ -53,10 +54,12 @@ class Command:
         return self.words[self.words.index(option) + 1]
 
     def __setitem__(self, option: str, value: object) -> None:
+        """Another value for an option; a new option comes after the architecture."""
         if option in self.words:
             self.words[self.words.index(option) + 1] = str(value)
         else:
-            self.words += [option, str(value)]
+            place = self.words.index("--arch") + 2
+            self.words[place:place] = [option, str(value)]
 
 
 class Ranks:
@@ -161,8 +164,8 @@ class Training:
             for option, value in TINY.items():
                 self.command[option] = value
         self.command["--arch"] = self.model.architecture + suffix
-        after = self.command.words.index("--arch") + 2
-        self.command.words[after:after] = [str(w) for pair in self.options.items() for w in pair]
+        for option, value in self.options.items():
+            self.command[option] = value
         self.command["--seed"] = self.seed
 
     def _choose_updates(self, variables: Variables) -> None:
@@ -238,6 +241,8 @@ class Training:
         for option, value in self.options.items():
             if value != self.model.options[option]:
                 record[variable_of(option)] = value
+        if FINETUNE in self.command.words:
+            record["FINETUNED_FROM"] = self.command[FINETUNE]
         return {name: str(value) for name, value in record.items()}
 
     def start(self) -> None:
@@ -342,9 +347,37 @@ def log(message: str) -> None:
     print(message, file=sys.stderr, flush=True)
 
 
+def adaptation(checkpoint: Path, literal: list[str], variables: Variables) -> Training:
+    """The training that makes a SHAPE model of the APE model in a checkpoint."""
+    if not checkpoint.is_file():
+        raise UserError(f"the checkpoint {checkpoint} is missing")
+    source = read_recipe(checkpoint.parent)
+    if source.model != "ape":
+        raise UserError(f"{checkpoint} is no APE model: its recipe.txt says {source.model}")
+    command, given = Command(literal), dict(variables.environment)
+    command[FINETUNE] = checkpoint
+    schedule = {name: command[name] for name in ("--lr-scheduler", "--lr", "--warmup-updates")}
+    batch = source.values.get("BATCH_TOKENS", "")
+    seed = variables.whole_number("SEED", 1)
+    usual = {"SAVE": f"checkpoints/adapt-{source.setting}-seed{seed}", "BATCH_TOKENS": batch}
+    if source.size == "tiny":
+        usual |= {"UPDATES": "400", "MAX_TOKENS": variables.text("BATCH_TOKENS", batch)}
+        schedule |= {"--lr": "0.002", "--warmup-updates": "25"}
+    # The options of the APE model make its size; this schedule comes after theirs.
+    extra = Variables(source.values).words("EXTRA")
+    extra += [word for pair in schedule.items() for word in pair] + variables.words("EXTRA")
+    given = usual | {name: value for name, value in given.items() if value}
+    given |= {"ARCH_SIZE": source.size, "EXTRA": shlex.join(extra)}
+    return Training(source.setting, model_named("shape"), command.words, Variables(given))
+
+
 def main() -> None:
     setting, model, *literal = sys.argv[1:]
-    Training(setting, model_named(model), literal, Variables(os.environ)).start()
+    variables = Variables(os.environ)
+    if setting == "adapt":
+        adaptation(Path(model), literal, variables).start()
+    else:
+        Training(setting, model_named(model), literal, variables).start()
 
 
 if __name__ == "__main__":
