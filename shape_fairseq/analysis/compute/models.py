@@ -23,8 +23,6 @@ log = logging.getLogger(__name__)
 logging.getLogger("fairseq").setLevel(logging.WARNING)
 warnings.filterwarnings("ignore", "Support for mismatched key_padding_mask")
 
-from ... import models  # noqa: E402, F401 - this registers the architectures of checkpoints
-
 
 def choose_device(cpu: bool) -> torch.device:
     """The GPU where there is one and nobody said otherwise."""

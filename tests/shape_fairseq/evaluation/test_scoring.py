@@ -89,7 +89,8 @@ def evaluated(tmp_path):
     lines = [f"H-{number}\t-0.1\t{line}\n" for number, line in enumerate(SUBWORDS)]
     (generated / "test.txt").write_text("".join(reversed(lines)))
     history = {"previous_training_time": 5.0, "parameters": 7, "averaged_updates": [9, 10]}
-    state = {"model": {}, "optimizer_history": [{"num_updates": 10}], "extra_state": history}
+    weights = {"decoder.weight": torch.zeros(2)}
+    state = {"model": weights, "optimizer_history": [{"num_updates": 10}], "extra_state": history}
     torch.save(state, save / "average.pt")
     options = {"data": data, "save": save, "checkpoint": save / "average.pt"}
     options |= {"generated": generated, "output": tmp_path / "result.json"}
@@ -138,7 +139,7 @@ def test_what_cannot_be_scored_is_refused_with_one_line(evaluated, tmp_path):
     recipe.write_text(text.replace("DATA_HASH=", "DATA_HASH=0"))
     refused("trained on other data")
     recipe.write_text(text)
-    torch.save({"model": {}}, tmp_path / "save" / "average.pt")
+    torch.save({"model": {"decoder.weight": torch.zeros(2)}}, tmp_path / "save" / "average.pt")
     refused("is no average")
     (tmp_path / "save" / "average.pt").write_bytes(b"")
     refused("average.pt is ")
