@@ -28,7 +28,7 @@ from ..errors import UserError
 from ..evaluation import paper
 from ..evaluation.tables import NOT_REPORTED, Table
 from . import base, figures
-from .models import DataBin, batches, device, load, spread
+from .compute.models import DataBin, batches, device, load, spread
 
 NAME = "speed"
 BASELINE = "ape"
