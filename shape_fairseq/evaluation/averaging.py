@@ -18,8 +18,7 @@ def main(arguments: list[str]) -> None:
     args = parser.parse_args(arguments)
     refuse_existing(args.output)
     paths = last_checkpoints(args.folder, args.number)
-    # After the options: they import torch, and --help is there at once.
-    from ..checkpoints import save
+    from .. import checkpoints  # after the options: --help is there at once
     from .checkpoints import average
 
-    save(average(paths), args.output)
+    checkpoints.save(average(paths), args.output)

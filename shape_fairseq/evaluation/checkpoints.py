@@ -1,4 +1,4 @@
-"""What the weights of checkpoints add up to: their mean, and how many there are."""
+"""The weights of checkpoints: counting and averaging them."""
 
 import re
 from pathlib import Path

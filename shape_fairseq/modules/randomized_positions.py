@@ -1,4 +1,4 @@
-"""Randomized positions: a training sequence stands at ordered random positions of a long range."""
+"""Randomized positions: a training sequence stands at a random, ordered subset of a range."""
 
 import torch
 from torch import Tensor
