@@ -5,7 +5,7 @@ from functools import partial
 
 from ..errors import OptionError
 from ..modules.rotary_attention import RotarySelfAttention
-from .architectures import Option, number_of_at_least, register
+from .architectures import Option, register
 from .relative_positions import RelativePositionsModel
 
 
@@ -20,7 +20,7 @@ class TransformerRoPEModel(RelativePositionsModel):
             10000.0,
             "BASE",
             "pair j of a head's width turns by position * BASE^(-2j/width)",
-            number_of_at_least(1),
+            minimum=1,
         ),
     )
 
