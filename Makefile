@@ -36,7 +36,7 @@ $(READY): setup.py constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/pip install -q -c constraints.txt pip
 	$(VENV)/bin/pip install -q -c constraints.txt cython numpy setuptools wheel "torch; python_version >= '3.11'"
-	CFLAGS='-g0 -O1' $(VENV)/bin/pip install -q -c constraints.txt --no-build-isolation -e '.[analysis,ctranslate2,dev]'
+	CFLAGS='-g0 -O1' $(VENV)/bin/pip install -q -c constraints.txt --no-build-isolation -e '.[analysis,ctranslate2,dev,fastbpe]'
 	@touch $@
 
 test: $(READY)  ## Run all tests

@@ -33,7 +33,7 @@ usage_or_out() {
     sed -n '2,/^$/s/^# \{0,1\}//p' "$0"
     if [[ ${1:-} == -h || ${1:-} == --help ]]; then exit 0; else exit 2; fi
   fi
-  check_installed fairseq fastBPE sacremoses
+  check_installed fairseq sacremoses
   mkdir -p "$1" || fail "cannot create the folder $1"
   OUT=$(cd "$1" && pwd)
   # The stages inherit this lock, so it lasts until the last of their processes has ended.

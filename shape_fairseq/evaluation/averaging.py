@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from ..command_line import Parser, positive
-from ..files import atomic_outputs, refuse_existing
+from ..files import refuse_existing
 from .training_folder import last_checkpoints
 
 
@@ -18,9 +18,7 @@ def main(arguments: list[str]) -> None:
     args = parser.parse_args(arguments)
     refuse_existing(args.output)
     paths = last_checkpoints(args.folder, args.number)
-    import torch  # after the options: --help is there at once
-
+    from .. import checkpoints  # after the options: --help is there at once
     from .checkpoints import average
 
-    with atomic_outputs(args.output) as (file,):
-        torch.save(average(paths), file)
+    checkpoints.save(average(paths), args.output)

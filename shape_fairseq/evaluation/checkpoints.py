@@ -1,23 +1,15 @@
-"""Checkpoints of fairseq-train: loading them, and averaging their weights."""
+"""The weights of checkpoints: counting and averaging them."""
 
 import re
 from pathlib import Path
 
 import torch
 
+from ..checkpoints import load
 from ..compat import FAST_PATH_COPIES
 from ..errors import UserError
 
 COPY = re.compile(rf"encoder\.layers\.\d+\.({'|'.join(FAST_PATH_COPIES)})")
-
-
-def load(path: Path) -> dict:
-    """A checkpoint as fairseq wrote it; torch runs no code of it from version 2.6 on."""
-    try:
-        return torch.load(path, map_location="cpu")
-    except Exception as error:  # torch raises many kinds for a damaged file
-        reason = str(error).splitlines()[0]
-        raise UserError(f"{path} cannot be loaded ({reason}): delete it") from error
 
 
 def shared_weights(weights: dict[str, torch.Tensor]) -> dict[str, str]:
@@ -39,13 +31,18 @@ def count_parameters(weights: dict[str, torch.Tensor]) -> int:
     )
 
 
+def shapes(weights: dict[str, torch.Tensor]) -> dict[str, torch.Size]:
+    """What two checkpoints of one model have in common."""
+    return {name: tensor.shape for name, tensor in weights.items()}
+
+
 def average(paths: dict[int, Path]) -> dict:
     """The newest of the checkpoints with the mean of all their weights, in fp32."""
     total: dict[str, torch.Tensor] = {}
     for path in paths.values():
         state = load(path)
         weights = state["model"]
-        if total and total.keys() != weights.keys():
+        if total and shapes(total) != shapes(weights):
             raise UserError(f"{path} holds another model than the checkpoints before it")
         shared = shared_weights(weights)
         for name, tensor in weights.items():
@@ -60,5 +57,6 @@ def average(paths: dict[int, Path]) -> dict:
         total[name] /= len(paths)
     state.pop("last_optimizer_state", None)
     state["model"] = total
-    state["extra_state"] |= {"averaged_updates": list(paths), "parameters": parameters}
+    averaged = {"averaged_updates": list(paths), "parameters": parameters}
+    state["extra_state"] = (state.get("extra_state") or {}) | averaged
     return state

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from fairseq.models import ARCH_CONFIG_REGISTRY, register_model, register_model_architecture
 from fairseq.models.transformer import TransformerModel
 
-from ..compat import OptionError
+from ..errors import OptionError
 
 SIZES = ("", "_tiny", "_iwslt_de_en", "_wmt_en_de", "_wmt_en_de_big")
 

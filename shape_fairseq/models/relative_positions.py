@@ -12,7 +12,8 @@ from fairseq.models.transformer import TransformerDecoderBase, TransformerEncode
 from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from fairseq.modules.transformer_layer import TransformerDecoderLayerBase
 
-from ..compat import EncoderLayerWithoutCopies, OptionError
+from ..compat import EncoderLayerWithoutCopies
+from ..errors import OptionError
 from ..modules.self_attention import DistanceSelfAttention
 from .architectures import ExtendedTransformerModel
 

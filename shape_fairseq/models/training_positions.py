@@ -6,7 +6,7 @@ They change positions of training batches and nothing else. The state dict is th
 
 from argparse import Namespace
 
-from ..compat import OptionError
+from ..errors import OptionError
 from ..modules.positions import TrainingPositionalEmbedding
 from .architectures import ExtendedTransformerModel
 

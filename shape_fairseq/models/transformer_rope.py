@@ -3,7 +3,7 @@
 from argparse import Namespace
 from functools import partial
 
-from ..compat import OptionError
+from ..errors import OptionError
 from ..modules.rotary_attention import RotarySelfAttention
 from .architectures import Option, number_of_at_least, register
 from .relative_positions import RelativePositionsModel

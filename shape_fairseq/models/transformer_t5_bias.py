@@ -3,7 +3,7 @@
 from argparse import Namespace
 from functools import partial
 
-from ..compat import OptionError
+from ..errors import OptionError
 from ..modules.biased_attention import BiasedSelfAttention
 from ..modules.t5_bias import BucketedBias
 from .architectures import Option, register

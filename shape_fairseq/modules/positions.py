@@ -14,7 +14,8 @@ from fairseq.modules import SinusoidalPositionalEmbedding
 from fairseq.utils import make_positions
 from torch import Tensor, nn
 
-from ..compat import OptionError, sinusoidal_table
+from ..compat import sinusoidal_table
+from ..errors import OptionError
 
 
 def rank_generator(device: torch.device) -> torch.Generator:

@@ -94,7 +94,7 @@ def test_too_few_or_damaged_checkpoints_are_refused(tmp_path):
     with pytest.raises(UserError, match="has 1 checkpoints and 10 are to be averaged"):
         averaging.main([str(tmp_path), "--output", str(output)])
     (tmp_path / "checkpoint_1_6.pt").write_bytes(b"half a file")
-    with pytest.raises(UserError, match="checkpoint_1_6.pt cannot be loaded"):
+    with pytest.raises(UserError, match="checkpoint_1_6.pt is no checkpoint"):
         averaging.main([str(tmp_path), "--number", "2", "--output", str(output)])
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "checkpoint_1_5.pt",
