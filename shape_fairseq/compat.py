@@ -156,6 +156,8 @@ def literals_instead_of_eval() -> list[Replacement]:
 
 def allow_list() -> list[Replacement]:
     checkpoints.allow_fairseq_classes()
+    # A number in the place of a tensor, when rank 0 hands a checkpoint on to the other ranks.
+    torch.serialization.add_safe_globals([distributed_utils._TensorPlaceholder])
     return []
 
 

@@ -9,6 +9,7 @@ from fairseq.models import ARCH_CONFIG_REGISTRY, register_model, register_model_
 from fairseq.models.transformer import TransformerModel
 
 from ..errors import OptionError
+from ..model_names import MODELS, Model
 
 SIZES = ("", "_tiny", "_iwslt_de_en", "_wmt_en_de", "_wmt_en_de_big")
 
@@ -52,8 +53,7 @@ def number_of_at_least(minimum: float) -> Callable[[Namespace, str, float], floa
 class Option(NamedTuple):
     """An option that a model adds to fairseq's own."""
 
-    name: str
-    default: float
+    name: str  # its default stands in the registry of models
     metavar: str
     help: str
     check: Callable[[Namespace, str, float], float] = non_negative_int
@@ -62,7 +62,7 @@ class Option(NamedTuple):
 class ExtendedTransformerModel(TransformerModel):
     """fairseq's Transformer with options of its own."""
 
-    title: str  # in messages
+    entry: Model  # of the registry: set by `register`
     options: tuple[Option, ...] = ()
 
     @classmethod
@@ -70,31 +70,34 @@ class ExtendedTransformerModel(TransformerModel):
         """Add this model's options to fairseq's own."""
         super().add_args(parser)
         for option in cls.options:
+            default = cls.entry.options[option.name]
             parser.add_argument(
                 option.name,
-                default=option.default,
+                default=default,
                 metavar=option.metavar,
-                help=f"{cls.title}: {option.help} (default: {option.default})",
+                help=f"{cls.entry.title}: {option.help} (default: {default})",
             )
 
     @classmethod
     def check_options(cls, args: Namespace) -> None:
         """Refuse wrong options before any work is done."""
         for option in cls.options:
-            value = option.check(args, option.name, option.default)
+            value = option.check(args, option.name, cls.entry.options[option.name])
             setattr(args, option.name.lstrip("-").replace("-", "_"), value)
 
     @classmethod
     def option_values(cls, args: Namespace) -> list[float]:
         """The checked values of this model's options, in their order."""
-        return [option_value(args, option.name, option.default) for option in cls.options]
+        return [option_value(args, option.name, None) for option in cls.options]
 
 
 def register(name: str) -> Callable[[type], type]:
     """Register a model in all of fairseq's Transformer sizes, e.g. transformer_shape_wmt_en_de."""
+    entry = MODELS[name]
 
     def register_sizes(model: type[ExtendedTransformerModel]) -> type:
-        model = register_model(name)(model)
+        model.entry = entry
+        model = register_model(entry.architecture)(model)
         for size in SIZES:
             stock = ARCH_CONFIG_REGISTRY[f"transformer{size}"]
 
@@ -102,7 +105,9 @@ def register(name: str) -> Callable[[type], type]:
                 stock(args)
                 model.check_options(args)
 
-            register_model_architecture(name, f"{name}{size}")(architecture)
+            register_model_architecture(entry.architecture, f"{entry.architecture}{size}")(
+                architecture
+            )
         return model
 
     return register_sizes
