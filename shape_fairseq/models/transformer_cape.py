@@ -1,7 +1,7 @@
 """CAPE: fairseq's Transformer with shifted and scaled real positions, and its architectures."""
 
 from ..modules.cape import CAPESinusoidalPositionalEmbedding
-from .architectures import Option, number_of_at_least, register
+from .architectures import Option, register
 from .training_positions import TrainingPositionsModel
 
 
@@ -15,18 +15,16 @@ class TransformerCapeModel(TrainingPositionsModel):
             "--max-global-shift",
             "SHIFT",
             "shift every training sequence by up to ± SHIFT positions",
-            number_of_at_least(0),
         ),
         Option(
             "--max-local-shift",
             "SHIFT",
             "shift every token of it by up to ± SHIFT; 0.5 keeps their order",
-            number_of_at_least(0),
         ),
         Option(
             "--max-global-scale",
             "FACTOR",
             "stretch or squeeze the positions of a sequence by up to this factor",
-            number_of_at_least(1),
+            minimum=1,
         ),
     )

@@ -5,7 +5,7 @@ from functools import partial
 
 from ..errors import OptionError
 from ..modules.rotary_attention import RotarySelfAttention
-from .architectures import Option, number_of_at_least, register
+from .architectures import Option, register
 from .relative_positions import RelativePositionsModel
 
 
@@ -18,7 +18,7 @@ class TransformerRoPEModel(RelativePositionsModel):
             "--rotary-base",
             "BASE",
             "pair j of a head's width turns by position * BASE^(-2j/width)",
-            number_of_at_least(1),
+            minimum=1,
         ),
     )
 
