@@ -28,7 +28,8 @@ setup(
         # fairseq 0.12.2 uses names that numpy 1.24 removed.
         "numpy<1.24; python_version < '3.11'",
         "numpy>=1.23; python_version >= '3.11'",
-        "torch>=1.13",
+        # Older ones run the code of a malicious checkpoint.
+        "torch>=2.6",
         "sacrebleu>=2.2",
         "sacremoses>=0.0.53",
         "tqdm",

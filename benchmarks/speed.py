@@ -26,7 +26,7 @@ from torch.nn import functional
 import shape_fairseq.models  # noqa: F401 - registers the models
 from benchmarks.lookup_attention import LookupMultiheadAttention, lookup_attention
 from shape_fairseq.analysis import base, figures
-from shape_fairseq.analysis.models import device
+from shape_fairseq.analysis.compute.models import device
 from shape_fairseq.analysis.speed import Step, in_turns, peak_memory, summarize
 from shape_fairseq.errors import run
 from shape_fairseq.evaluation.results import versions

@@ -8,6 +8,7 @@ from pathlib import Path
 # Modules are imported when they are asked for: some need seconds to import torch.
 COMMANDS = {
     "user-dir": (None, "print this package's path, for fairseq-train --user-dir $(...)"),
+    "experiment": (".experiment.command", "run a whole experiment, described in a TOML file"),
     "average": (".evaluation.averaging", "average the last checkpoints of a training"),
     "score": (".evaluation.scoring", "score translations with sacreBLEU, write a result file"),
     "significance": (".evaluation.significance", "paired bootstrap of results against APE"),

@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import os
 import shutil
+import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import zip_longest
@@ -28,16 +29,23 @@ def open_text(path: Path) -> BinaryIO:
     raise UserError(f"{path} is missing")
 
 
+@contextmanager
+def _open_checked(path: Path) -> Iterator[BinaryIO]:
+    """Open a text; one that is packed and damaged is named when its damage is met."""
+    with open_text(path) as file:
+        try:
+            yield file
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise UserError(f"{path} is damaged ({error}): download or pack it again") from error
+
+
 def read_lines(path: Path) -> Iterator[bytes]:
     """The lines of a file, split at the line feed and at nothing else."""
     # Binary mode, because text mode also breaks lines at a lone carriage return, and
     # str.splitlines at U+2028 and others: either would shift source against target.
-    with open_text(path) as lines:
-        try:
-            for line in lines:
-                yield line.removesuffix(b"\n")
-        except (EOFError, gzip.BadGzipFile) as error:
-            raise UserError(f"{path} is damaged: {error}") from error
+    with _open_checked(path) as lines:
+        for line in lines:
+            yield line.removesuffix(b"\n")
 
 
 def read_pairs(source: Path, target: Path) -> Iterator[tuple[bytes, bytes]]:
@@ -56,7 +64,7 @@ def read_pairs(source: Path, target: Path) -> Iterator[tuple[bytes, bytes]]:
 
 def count_lines(path: Path) -> int:
     """How many lines a file has."""
-    with open_text(path) as file:
+    with _open_checked(path) as file:
         blocks = iter(lambda: file.read(1 << 20), b"")
         lines, last = 0, b"\n"
         for last in blocks:

@@ -11,7 +11,7 @@ from ..command_line import positive
 from ..errors import UserError
 from ..modules.positions import position_offset
 from . import base, figures
-from .models import DataBin, device, load_for_inference, log, spread
+from .compute.models import DataBin, device, load_for_inference, log, spread
 
 NAME = "similarity"
 PAPERS_OFFSETS = (0, 100, 250, 500)

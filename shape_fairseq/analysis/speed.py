@@ -24,12 +24,11 @@ from torch.profiler import ProfilerActivity, profile
 from tqdm import tqdm
 
 from ..command_line import positive
-from ..compat import allocations
 from ..errors import UserError
 from ..evaluation import paper
 from ..evaluation.tables import NOT_REPORTED, Table
 from . import base, figures
-from .models import DataBin, batches, device, load, spread
+from .compute.models import DataBin, batches, device, load, spread
 
 NAME = "speed"
 BASELINE = "ape"
@@ -162,6 +161,14 @@ def peak_memory(step: Step, where: torch.device) -> int:
     with without_stderr(), profile(activities=[ProfilerActivity.CPU], profile_memory=True) as found:
         step(0)
     return max(accumulate(allocations(found)), default=0)
+
+
+def allocations(profiler: profile) -> list[int]:
+    """Bytes that a profiled CPU program took (or, negative, gave back), in their order."""
+    events = [
+        event for event in profiler.profiler.kineto_results.events() if event.name() == "[memory]"
+    ]
+    return [event.nbytes() for event in sorted(events, key=lambda event: event.start_ns())]
 
 
 def compute(

@@ -13,7 +13,7 @@ from ..evaluation.tables import Table
 from ..text.detokenize import detokenize_joined
 from ..text.separator import SEPARATOR, split_joined
 from . import base, figures
-from .models import DataBin, Search, device, load_for_inference, spread, translate
+from .compute.models import DataBin, Search, device, load_for_inference, spread, translate
 
 NAME = "swap"
 # X1 ... Xn and X2 ... Xn, X1: where the sentence is that is compared.

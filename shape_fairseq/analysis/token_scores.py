@@ -11,7 +11,7 @@ from ..errors import UserError
 from ..files import progress_bar, read_lines
 from . import base, figures
 from .buckets import Buckets
-from .models import DataBin, batches, device, load_for_inference
+from .compute.models import DataBin, batches, device, load_for_inference
 
 NAME = "token-scores"
 FEWEST = 100  # tokens in the last bucket of positions

@@ -10,7 +10,7 @@ from ..errors import UserError
 from ..files import read_lines, sha256
 from ..text.detokenize import detokenize_joined
 from ..text.separator import JOIN, split_joined
-from . import averaging, results
+from . import checkpoints, results
 from .results import AS_IN_PAPER, SPLIT, Result
 
 
@@ -107,7 +107,7 @@ def score(
             bleu.setdefault(SPLIT, {})[subset] = metric.corpus_score(ours, [theirs]).score
     if not hypotheses:
         raise UserError(f"{generated} has no translations of {', '.join(sum(groups.values(), []))}")
-    state = averaging.load(checkpoint)
+    state = checkpoints.load(checkpoint)
     extra = state["extra_state"]
     return Result(
         setting=setting,

@@ -11,7 +11,7 @@ from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.models.transformer import TransformerModel
 
 from ..errors import UserError
-from ..evaluation.averaging import COPY, load
+from ..evaluation.checkpoints import COPY, load
 from ..evaluation.results import versions
 from ..files import atomic_outputs, refuse_existing, sha256
 from ..models.transformer_rpe import TransformerRPEModel

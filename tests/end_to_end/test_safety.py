@@ -7,7 +7,6 @@ import sys
 import pytest
 import torch
 
-from shape_fairseq.compat import LOADS_CHECKPOINTS_SAFELY
 from tests.end_to_end.commands import COMMANDS, REPOSITORY, USER_DIR, run, train_options
 
 
@@ -21,9 +20,6 @@ class RunsOnLoad:
         return os.mkdir, (str(self.marker),)
 
 
-@pytest.mark.skipif(
-    not LOADS_CHECKPOINTS_SAFELY, reason="torch before 2.6 runs the code of a checkpoint"
-)
 def test_a_malicious_checkpoint_is_refused_and_nothing_of_it_runs(data, trained, tmp_path):
     state = torch.load(trained("transformer_shape_tiny"))
     marker = tmp_path / "it-ran"

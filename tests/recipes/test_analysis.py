@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from shape_fairseq.analysis import curves, lengths, report, similarity, speed, swap, token_scores
-from shape_fairseq.analysis.models import DataBin, load_for_inference
+from shape_fairseq.analysis.compute.models import DataBin, load_for_inference
 from shape_fairseq.errors import UserError
 
 MODELS = ("ape", "shape", "rpe")

@@ -7,7 +7,15 @@ import pytest
 import torch
 
 from shape_fairseq.errors import UserError
-from shape_fairseq.evaluation import averaging, max_shift, paper, results, scoring, tables
+from shape_fairseq.evaluation import (
+    averaging,
+    checkpoints,
+    max_shift,
+    paper,
+    results,
+    scoring,
+    tables,
+)
 from shape_fairseq.evaluation.results import ALL, SPLIT, Result
 from shape_fairseq.evaluation.significance import compare_all
 
@@ -86,7 +94,7 @@ def test_too_few_or_damaged_checkpoints_are_refused(tmp_path):
     with pytest.raises(UserError, match="has 1 checkpoints and 10 are to be averaged"):
         averaging.main([str(tmp_path), "--output", str(output)])
     (tmp_path / "checkpoint_1_6.pt").write_bytes(b"half a file")
-    with pytest.raises(UserError, match="checkpoint_1_6.pt cannot be loaded"):
+    with pytest.raises(UserError, match="checkpoint_1_6.pt is no checkpoint"):
         averaging.main([str(tmp_path), "--number", "2", "--output", str(output)])
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "checkpoint_1_5.pt",
@@ -98,7 +106,7 @@ def test_parameters_of_a_real_model_are_counted(build):
     for arch in ("transformer_tiny", "transformer_rpe_tiny"):
         model = build(arch)
         learned = sum(one.numel() for one in model.parameters() if one.requires_grad)
-        assert averaging.count_parameters(model.state_dict()) == learned
+        assert checkpoints.count_parameters(model.state_dict()) == learned
 
 
 def test_subsets_have_groups_and_names(tmp_path):

@@ -3,10 +3,14 @@ from fairseq.models import ARCH_MODEL_REGISTRY
 
 from shape_fairseq.models.architectures import SIZES
 
+MODELS = [
+    f"transformer_{name}"
+    for name in ("shape", "cape", "randomized", "rpe", "rope", "alibi", "t5_bias")
+]
 SMALL = ["--encoder-layers", "1", "--decoder-layers", "1"]
 
 
-@pytest.mark.parametrize("model", ["transformer_shape", "transformer_rpe"])
+@pytest.mark.parametrize("model", MODELS)
 def test_every_size_is_registered(model):
     assert {arch for arch in ARCH_MODEL_REGISTRY if arch.startswith(model)} == {
         f"{model}{size}" for size in ("", "_tiny", "_iwslt_de_en", "_wmt_en_de", "_wmt_en_de_big")
@@ -16,7 +20,7 @@ def test_every_size_is_registered(model):
 @pytest.mark.parametrize("size", SIZES)
 def test_a_size_is_fairseqs_own(build, size):
     stock = build(f"transformer{size}", *SMALL)
-    for model in ("transformer_shape", "transformer_rpe"):
+    for model in MODELS:
         ours = dict(build(f"{model}{size}", *SMALL).named_parameters())
         theirs = {n: p for n, p in stock.named_parameters() if p.requires_grad}
         assert {n: ours[n].shape for n in theirs} == {n: p.shape for n, p in theirs.items()}

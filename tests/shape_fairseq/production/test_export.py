@@ -228,7 +228,7 @@ def test_other_files_are_no_checkpoints(save_checkpoint, tmp_path):
     torch.save({"weights": {}}, path)
     assert "no checkpoint of fairseq-train" in refusal(path, "--to", "fairseq", output)
     path.write_bytes(b"PK")
-    assert "cannot be loaded" in refusal(path, "--to", "fairseq", output)
+    assert "or it is damaged" in refusal(path, "--to", "fairseq", output)
     assert not output.exists()
 
 

@@ -14,8 +14,8 @@ from fairseq.data import Dictionary, LanguagePairDataset
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from tqdm import tqdm
 
-from ..errors import UserError
-from ..evaluation import results
+from ...errors import UserError
+from ...evaluation import results
 
 log = logging.getLogger(__name__)
 LANGUAGES = ("en", "de")
