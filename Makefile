@@ -44,6 +44,7 @@ check: $(READY)  ## Check style and format, change nothing
 release: $(READY)  ## Build the packages to publish, dist/*.whl and *.tar.gz, from a clean tree
 	@test -z "$$(git status --porcelain)" || { echo "make: commit or stash your changes first: git status" >&2; exit 1; }
 	rm -rf dist build
+	$(VENV)/bin/pip install -q -c constraints.txt build twine
 	$(VENV)/bin/python -m build --no-isolation
 	$(VENV)/bin/twine check --strict dist/*
 
