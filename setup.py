@@ -55,8 +55,8 @@ setup(
     extras_require={
         "analysis": ["matplotlib", "tensorboardX"],
         "ctranslate2": ["ctranslate2>=4.0"],
-        # Applies BPE in C++. On Python 3.11 and newer it builds only with `pip install cython` first
-        # and --no-build-isolation; without it our own engine gives the same subwords.
+        # Applies BPE in C++. On Python 3.11 and newer it only builds after `pip install cython`,
+        # with --no-build-isolation; without it our own engine gives the same subwords.
         "fastbpe": ["fastBPE>=0.1.0"],
         "dev": ["hypothesis", "mypy", "pytest", "pytest-xdist", "ruff", "subword-nmt>=0.3.8"],
         "release": ["build", "twine"],

@@ -28,8 +28,8 @@ CORPUS_VARIABLES = {
     "group_size": "GROUP_SIZE",
     "swapped_sample": "SWAPPED_SAMPLE",
     "max_pair_tokens": "MAX_TOKENS",
-    "source_lang": "SRC",
-    "target_lang": "TGT",
+    "source_lang": "SOURCE_LANG",
+    "target_lang": "TARGET_LANG",
 }
 SCRIPTS = {"folder": "prepare_corpus.sh"}
 # Seconds on one core; only the ratios matter. RPE computes more than the others.
