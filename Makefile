@@ -22,7 +22,7 @@ demo: $(READY)  ## The paper's experiments in ten minutes: runs/demo/report.html
 	@$(RUN) bash recipes/demo.sh
 
 demo-full: $(READY)  ## All nine cells of the paper's table, an hour: runs/demo-full/report.html
-	@$(RUN) FULL=1 bash recipes/demo.sh
+	@$(RUN) shape-fairseq experiment recipes/demo-full.toml
 
 setup: $(READY)  ## Create the environment and install everything into it
 

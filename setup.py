@@ -36,7 +36,7 @@ setup(
         "Typing :: Typed",
     ],
     packages=find_packages(include=["shape_fairseq*"]),
-    package_data={"shape_fairseq": ["py.typed", "analysis/*.css"]},
+    package_data={"shape_fairseq": ["py.typed", "analysis/*.css", "analysis/*.j2"]},
     python_requires=">=3.10",
     install_requires=[
         # The official release does not import on Python 3.11 (mutable dataclass defaults); the
@@ -50,15 +50,26 @@ setup(
         "torch>=2.6",
         "sacrebleu>=2.2",
         "sacremoses>=0.0.53",
+        "jinja2",
         "tqdm",
+        "tomli; python_version < '3.11'",
     ],
     extras_require={
+        "cluster": ["submitit>=1.5"],
         "analysis": ["matplotlib", "tensorboardX"],
         "ctranslate2": ["ctranslate2>=4.0"],
         # Applies BPE in C++. On Python 3.11 and newer it only builds after `pip install cython`,
         # with --no-build-isolation; without it our own engine gives the same subwords.
         "fastbpe": ["fastBPE>=0.1.0"],
-        "dev": ["hypothesis", "mypy", "pytest", "pytest-xdist", "ruff", "subword-nmt>=0.3.8"],
+        "dev": [
+            "hypothesis",
+            "mypy",
+            "pytest",
+            "pytest-xdist",
+            "ruff",
+            "submitit>=1.5",
+            "subword-nmt>=0.3.8",
+        ],
         "release": ["build", "twine"],
     },
     entry_points={"console_scripts": ["shape-fairseq = shape_fairseq.__main__:main"]},
