@@ -10,15 +10,7 @@ import torch
 from fairseq.modules import MultiheadAttention
 from torch import Tensor, nn
 
-from .blockwise_attention import blockwise_relative_attention
-
-
-def clipped_distances(queries: int, keys: int, max_distance: int, device=None) -> Tensor:
-    """clip(j - i, -L, L) + L for query i and key j, (Q, K); the queries are the last positions."""
-    key = torch.arange(keys, device=device)
-    query = key[keys - queries :]
-    distance = key[None, :] - query[:, None]
-    return distance.clamp(-max_distance, max_distance) + max_distance
+from .blockwise_attention import blockwise_relative_attention, clipped_distances
 
 
 def relative_attention(
@@ -96,7 +88,7 @@ class RelativeMultiheadAttention(MultiheadAttention):
     ):
         """Self-attention; the same arguments and results as fairseq's."""
         length, batch, width = query.shape
-        q = self._heads(self.q_proj(query) * self.scaling)  # N x T x d
+        q = self._heads(self.q_proj(query).mul_(self.scaling))  # N x T x d
         k = self._heads(self.k_proj(query))
         v = self._heads(self.v_proj(query))
         if incremental_state is not None:
