@@ -43,7 +43,14 @@ setup(
         # Applies BPE in C++. On Python 3.11 and newer it builds only with `pip install cython` first
         # and --no-build-isolation; without it our own engine gives the same subwords.
         "fastbpe": ["fastBPE>=0.1.0"],
-        "dev": ["hypothesis", "pytest", "pytest-xdist", "ruff", "submitit>=1.5", "subword-nmt>=0.3.8"],
+        "dev": [
+            "hypothesis",
+            "pytest",
+            "pytest-xdist",
+            "ruff",
+            "submitit>=1.5",
+            "subword-nmt>=0.3.8",
+        ],
     },
     entry_points={"console_scripts": ["shape-fairseq = shape_fairseq.__main__:main"]},
 )

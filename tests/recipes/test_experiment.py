@@ -57,7 +57,9 @@ def test_nothing_is_done_twice_and_nothing_is_mixed(recipes, small_experiment):
     assert {path: path.stat().st_mtime_ns for path in before} == before
     listed = recipes.finish(recipes.experiment(out, "--list"))
     assert listed.splitlines()[-1] == "9 of 9 done"
-    more = recipes.finish(recipes.experiment(out, "--list", "--set", 'models=["ape", "shape", "rpe"]'))
+    more = recipes.finish(
+        recipes.experiment(out, "--list", "--set", 'models=["ape", "shape", "rpe"]')
+    )
     assert "left  train-interpolate-rpe-seed1" in more
     refusal = refused(recipes, out, "--set", "training.interpolate.updates=8")
     assert refusal == (
