@@ -250,7 +250,7 @@ def better(measured: str, difference: Difference) -> Verdict:
 
 def comparable(measured: str, difference: Difference) -> Verdict:
     """The 95 % interval of the difference lies within one BLEU, or outside."""
-    if -COMPARABLE <= difference.low and difference.high <= COMPARABLE:
+    if difference.low >= -COMPARABLE and difference.high <= COMPARABLE:
         return Verdict(measured, HOLDS)
     if difference.low > COMPARABLE or difference.high < -COMPARABLE:
         return Verdict(measured, FAILS)
