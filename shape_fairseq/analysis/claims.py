@@ -365,7 +365,7 @@ def _drop(model: str) -> str:
     return f"{model.upper()} {original:.1f}, drop {drop:.2f}"
 
 
-CERTAIN = f"; chance excluded at {CHANCE:.0%}"
+CERTAIN = f"; chance excluded at {100 * CHANCE:g} %"
 LEARNS_SLOWLY = (
     "SHAPE learns more slowly than APE at first, and a short training stops before it has caught up"
 )
@@ -413,7 +413,7 @@ CLAIMS = (
         "SHAPE's training is as fast as APE's.",
         "tables 2 and 6",
         "x1.01, x0.99, x0.99",
-        f"Training steps per second, measured in turns, are at most {OVERHEAD:.0%} fewer on"
+        f"Training steps per second, measured in turns, are at most {100 * OVERHEAD:g} % fewer on"
         f" average over the settings, turns resampled{CERTAIN}.",
         "The steps of a small model take milliseconds, and the drawing of offsets is a larger part"
         " of them than of a real one; few turns on a busy machine vary by more than 5 %.",
