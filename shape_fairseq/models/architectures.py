@@ -9,6 +9,7 @@ from fairseq.models import ARCH_CONFIG_REGISTRY, register_model, register_model_
 from fairseq.models.transformer import TransformerModel
 
 from ..errors import OptionError
+from ..model_names import MODELS, Model
 
 SIZES = ("", "_tiny", "_iwslt_de_en", "_wmt_en_de", "_wmt_en_de_big")
 
@@ -17,10 +18,10 @@ class Option(NamedTuple):
     """An option that a model adds to fairseq's own: a number of its default's type."""
 
     name: str
-    default: float
     metavar: str
     help: str
     minimum: float = 0
+    default: float = 0  # from the registry of models
 
     @property
     def attribute(self) -> str:
@@ -53,7 +54,7 @@ class Option(NamedTuple):
 class ExtendedTransformerModel(TransformerModel):
     """fairseq's Transformer with options of its own."""
 
-    title: str  # in messages
+    entry: Model  # of the registry: set by `register`
     options: tuple[Option, ...] = ()
 
     @classmethod
@@ -66,7 +67,7 @@ class ExtendedTransformerModel(TransformerModel):
                 type=option.parse_text,
                 default=option.default,
                 metavar=option.metavar,
-                help=f"{cls.title}: {option.help} (default: {option.default})",
+                help=f"{cls.entry.title}: {option.help} (default: {option.default})",
             )
 
     @classmethod
@@ -84,9 +85,14 @@ class ExtendedTransformerModel(TransformerModel):
 
 def register(name: str) -> Callable[[type], type]:
     """Register a model in all of fairseq's Transformer sizes, e.g. transformer_shape_wmt_en_de."""
+    entry = MODELS[name]
 
     def register_sizes(model: type[ExtendedTransformerModel]) -> type:
-        model = register_model(name)(model)
+        model.entry = entry
+        model.options = tuple(
+            option._replace(default=entry.options[option.name]) for option in model.options
+        )
+        model = register_model(entry.architecture)(model)
         for size in SIZES:
             stock = ARCH_CONFIG_REGISTRY[f"transformer{size}"]
 
@@ -94,7 +100,9 @@ def register(name: str) -> Callable[[type], type]:
                 stock(args)
                 model.check_options(args)
 
-            register_model_architecture(name, f"{name}{size}")(architecture)
+            register_model_architecture(entry.architecture, f"{entry.architecture}{size}")(
+                architecture
+            )
         return model
 
     return register_sizes

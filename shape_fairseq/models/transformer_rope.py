@@ -9,15 +9,13 @@ from .architectures import Option, register
 from .relative_positions import RelativePositionsModel
 
 
-@register("transformer_rope")
+@register("rope")
 class TransformerRoPEModel(RelativePositionsModel):
     """A Transformer whose queries and keys turn with their position (Su et al., 2021)."""
 
-    title = "RoPE"
     options = (
         Option(
             "--rotary-base",
-            10000.0,
             "BASE",
             "pair j of a head's width turns by position * BASE^(-2j/width)",
             minimum=1,
