@@ -26,11 +26,11 @@ from torch.nn import functional
 import shape_fairseq.models  # noqa: F401 - registers the models
 from benchmarks.lookup_attention import LookupMultiheadAttention, lookup_attention
 from shape_fairseq.analysis import base, figures
-from shape_fairseq.analysis.compute.models import device
-from shape_fairseq.analysis.speed import Step, in_turns, peak_memory, summarize
+from shape_fairseq.analysis.compute.models import choose_device
+from shape_fairseq.analysis.compute.speed import Step, in_turns, peak_memory, summarize
 from shape_fairseq.errors import run
 from shape_fairseq.evaluation.results import versions
-from shape_fairseq.evaluation.tables import Table
+from shape_fairseq.evaluation.table import Table
 from shape_fairseq.model_names import MODELS
 from shape_fairseq.modules.blockwise_attention import blockwise_relative_attention
 from shape_fairseq.modules.relative_attention import RelativeMultiheadAttention
@@ -497,7 +497,7 @@ def main(arguments: list[str] | None = None) -> None:
         size="_tiny" if args.tiny else "_wmt_en_de",
         vocabulary=500 if args.tiny else 32_768,
         tokens=args.tokens,
-        where=device(args.cpu),
+        where=choose_device(args.cpu),
     )
     chosen = ["ape", *args.models]  # all speeds are relative to APE
     cells: dict[str, dict[int, dict]] = {}

@@ -116,7 +116,13 @@ def last_checkpoints(save: Path, number: int) -> dict[int, Path]:
 def average_path(save: Path, number: int) -> Path:
     """The average of the newest checkpoints; its name tells it from one of a shorter training."""
     newest = list(last_checkpoints(save, number))[-1]
-    return save / f"average-{number}-at-{newest}.pt"
+    # At the end of an epoch fairseq saves no checkpoint with a number.
+    return save / average_name(number, completed_updates(save) or newest)
+
+
+def average_name(number: int, updates: int) -> str:
+    """The name of the average of the last `number` checkpoints of a training of `updates`."""
+    return f"average-{number}-at-{updates}.pt"
 
 
 def result_name(setting: str, model: str, max_shift: int | None, seed: int) -> str:

@@ -3,7 +3,6 @@
 import dataclasses
 import difflib
 import re
-import shlex
 import types
 import typing
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from typing import Any, Literal
 
 from ..errors import UserError
 from ..model_names import MODELS
+from .variables import shell_words
 
 try:
     import tomllib
@@ -261,7 +261,7 @@ def _check_together(experiment: Experiment) -> None:
             raise UserError(f"{path} must not be empty")
         if path.endswith(".options"):
             try:
-                shlex.split(value)
+                shell_words(value)
             except ValueError as error:
                 raise UserError(f"{path} cannot be split into words: {error}") from error
     for setting in experiment.settings:

@@ -12,18 +12,18 @@ import subprocess
 import sys
 from pathlib import Path
 
+from ..data_folder import binarized_paths, check_data, data_setting, languages, read_subsets
 from ..errors import UserError, run
-from ..evaluation.scoring import read_subsets
-from .locking import lock_folder
-from .training import PACKAGE, command_path, count_gpus, log
-from .training_folder import (
-    check_data,
+from ..evaluation.training_folder import (
+    average_path,
+    check_same_data,
+    checkpoints,
     completed_updates,
-    data_hash,
-    data_setting,
-    languages,
     read_recipe,
 )
+from ..search import Search
+from .locking import lock_folder
+from .training import PACKAGE, command_path, count_gpus, data_folder, log
 from .variables import Variables
 
 VARIABLES = ("DATA", "RESULTS", "AVERAGE", "BEAM", "LENPEN", "SUBSETS", "MAX_TOKENS", "GPUS")
@@ -37,65 +37,49 @@ class Evaluation:
         self.save = save
         self.dry_run = variables.switch("DRY_RUN")
         self.average = variables.whole_number("AVERAGE", 10)
-        beam = variables.whole_number("BEAM", 4)
-        lenpen = variables.number("LENPEN", 0.6)
+        usual = Search()
+        beam = variables.whole_number("BEAM", usual.beam)
+        search = Search(beam=beam, lenpen=variables.number("LENPEN", usual.lenpen))
         self.max_tokens = variables.whole_number("MAX_TOKENS", 3500)
-        self.data = variables.folder("DATA")
+        self.data = data_folder(variables)
         extra = variables.words("GENERATE_EXTRA")
-        self.recipe = read_recipe(save)
-        self.setting = self.recipe["SETTING"]
+        recipe = read_recipe(save)
+        self.setting = recipe.setting
         check_data(self.data, self.setting)
-        if self.recipe["DATA_HASH"] != data_hash(self.data):
-            raise UserError(f"{save} was trained on other data than {self.data}")
-        self.subsets = self._choose_subsets(variables.text("SUBSETS").split())
-        updates, suffix = self._choose_checkpoints(variables.switch("UNFINISHED"))
-        shift = self.recipe["MAX_SHIFT"]
-        name = f"{self.setting}-{self.recipe['MODEL']}{shift and f'-k{shift}'}"
-        name += f"-seed{self.recipe['SEED']}{suffix}.json"
+        check_same_data(recipe, save, self.data)
+        self.subsets = self._choose_subsets(variables.words("SUBSETS"))
+        self.checkpoint = average_path(save, self.average)
+        name = recipe.result_name
+        if completed_updates(save) is None:
+            name = self._name_of_unfinished(name, variables.switch("UNFINISHED"))
         self.result = Path(variables.text("RESULTS", "results")) / name
         if self.result.exists():
             raise UserError(f"{self.result} exists already: delete it or choose another RESULTS")
-        # The name tells this average from one of an earlier, shorter training.
-        self.checkpoint = save / f"average-{self.average}-at-{updates}.pt"
         device = ["--cpu"]
         if count_gpus(variables, self.dry_run):
             device = ["--fp16"] if variables.switch("FP16", default=True) else []
-        # Ten joined sentences need more than fairseq's 200 tokens.
-        search = f"--beam {beam} --lenpen {lenpen:g} --max-len-a 2 --max-len-b 50".split()
-        self.options = [*search, *device, *extra]
+        self.options = [*search.options(), *device, *extra]
         kind = re.sub(r"[^A-Za-z0-9.-]", "_", "".join(self.options))
         self.generated = save / "generated" / f"{self.checkpoint.stem}{kind}"
 
     def _choose_subsets(self, wanted: list[str]) -> list[str]:
         """The subsets that are made of no others: newstest2010 and so on, not valid and test."""
-        groups, _ = read_subsets(self.data)
-        data_bin = self.data / data_setting(self.setting)
-        source, target = languages(self.data)
-        subsets = wanted or sum(groups.values(), [])
+        subsets = wanted or read_subsets(self.data).names
         for subset in subsets:
-            if not (data_bin / f"{subset}.{source}-{target}.{source}.idx").exists():
-                raise UserError(f"{data_bin} has no subset {subset}")
+            paths = binarized_paths(self.data, self.setting, subset)
+            if "/" in subset or not all(map(Path.exists, paths)):
+                raise UserError(f"{paths[0].parent} has no subset {subset}")
         return subsets
 
-    def _choose_checkpoints(self, unfinished: bool) -> tuple[int, str]:
-        """The updates that the average's name tells, and what an unfinished result's name adds."""
-        # Checkpoints are checkpoint_EPOCH_UPDATES.pt.
-        pattern = re.compile(r"checkpoint_\d+_(\d+)")
-        matches = [pattern.fullmatch(path.stem) for path in self.save.glob("*.pt")]
-        updates = [int(match[1]) for match in matches if match]
-        if len(updates) < self.average:
+    def _name_of_unfinished(self, name: str, wanted: bool) -> str:
+        """A training that is not at its end is not evaluated silently."""
+        updates = max(checkpoints(self.save))
+        if not wanted:
             raise UserError(
-                f"{self.save} has {len(updates)} checkpoints and {self.average} are to be averaged:"
-                " train longer or set AVERAGE"
-            )
-        if completed := completed_updates(self.save):
-            return completed, ""
-        if not unfinished:
-            raise UserError(
-                f"{self.save} is not trained to its end, its newest checkpoint has {max(updates)}"
+                f"{self.save} is not trained to its end, its newest checkpoint has {updates}"
                 " updates: run its recipe again, or set UNFINISHED=1 to evaluate it as it is"
             )
-        return max(updates), f"-at-{max(updates)}"
+        return f"{name.removesuffix('.json')}-at-{updates}.json"
 
     def translation_of(self, subset: str) -> list[str]:
         """The command that translates a test set."""

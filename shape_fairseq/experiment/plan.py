@@ -6,16 +6,19 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from ..data_folder import SETTINGS, SUBSETS, SWAPPED
 from ..errors import UserError
+from ..evaluation.training_folder import COMPLETED_UPDATES, LOG, average_name, result_name
 from ..model_names import MODELS, variable_of
 from . import evaluate, training
 from .description import ANALYSES, Experiment
 from .jobs import Job
 from .training import PACKAGE
+from .variables import shell_words
 
 TOP = PACKAGE.parent
 # What data_prep/prepare_*.sh make; the data-bins come last.
-DATA_BINS = ("vanilla", "extrapolate", "interpolate", "swapped")
+PREPARED = (*SETTINGS, SWAPPED, SUBSETS)
 CORPUS_VARIABLES = {
     "raw": "RAW",
     "seed": "CORPUS_SEED",
@@ -28,8 +31,8 @@ CORPUS_VARIABLES = {
     "group_size": "GROUP_SIZE",
     "swapped_sample": "SWAPPED_SAMPLE",
     "max_pair_tokens": "MAX_TOKENS",
-    "source_lang": "SRC",
-    "target_lang": "TGT",
+    "source_lang": "SOURCE_LANG",
+    "target_lang": "TARGET_LANG",
 }
 SCRIPTS = {"folder": "prepare_corpus.sh"}
 # Seconds on one core; only the ratios matter. RPE computes more than the others.
@@ -107,7 +110,7 @@ class Plan:
             "corpus",
             "Make the corpus and its settings",
             ["bash", TOP / "data_prep" / script, self.data],
-            [self.data / name for name in (*DATA_BINS, "statistics/subsets.tsv")],
+            [self.data / name for name in PREPARED],
             variables=variables,
             weight=20,
         )
@@ -118,7 +121,7 @@ class Plan:
         """interpolate-shape-k60-seed1: a training, its folder and its result."""
         if model == "shape" and shift is None:
             shift = self.experiment.cell(setting).max_shift
-        return f"{setting}-{model}{'' if shift is None else f'-k{shift}'}-seed{seed}"
+        return result_name(setting, model, shift, seed).removesuffix(".json")
 
     def save(self, cell: str) -> Path:
         return self.out / "checkpoints" / cell
@@ -128,7 +131,7 @@ class Plan:
 
     def average(self, setting: str, cell: str) -> Path:
         number, updates = self.experiment.translation.average, self.experiment.cell(setting).updates
-        return self.save(cell) / f"average-{number}-at-{updates}.pt"
+        return self.save(cell) / average_name(number, updates)
 
     # -- jobs --------------------------------------------------------------------------------------
 
@@ -164,12 +167,12 @@ class Plan:
             f"train-{cell}",
             f"Train {title} on {setting.upper()}",
             ["bash", TOP / "recipes" / f"{setting}.sh", model],
-            [self.save(cell) / "completed_updates.txt"],
+            [self.save(cell) / COMPLETED_UPDATES],
             variables=variables,
             weight=10 + tokens / TOKENS_A_SECOND.get(model, 9000),
             gpus=self.gpus,
             updates=parts.updates,
-            updates_log=self.save(cell) / "train.log",
+            updates_log=self.save(cell) / LOG,
         )
         translation = experiment.translation
         variables = {"DATA": self.data, "RESULTS": self.out / "results", "GPUS": min(self.gpus, 1)}
@@ -178,7 +181,7 @@ class Plan:
         if translation.subsets:
             variables["SUBSETS"] = " ".join(translation.subsets)
         if translation.options:
-            variables["GENERATE_EXTRA"] = shlex.join(shlex.split(translation.options))
+            variables["GENERATE_EXTRA"] = shlex.join(shell_words(translation.options))
         self._add(
             f"evaluate-{cell}",
             f"Translate and score {title} on {setting.upper()}",
@@ -193,7 +196,7 @@ class Plan:
     def _extra(self, setting: str) -> list[str]:
         """Options of fairseq-train that the recipe does not have."""
         parts, options = self.experiment.cell(setting), self.experiment.training
-        extra = shlex.split(options.options)
+        extra = shell_words(options.options)
         if options.saves:
             # Small data has many short epochs: validate and save now and then, not after each.
             extra += f"--validate-interval {parts.updates} --save-interval {parts.updates}".split()
@@ -201,7 +204,7 @@ class Plan:
             # A rate that falls to zero at the last update makes the most of a short training.
             extra += f"--lr-scheduler cosine --lr {parts.falling_lr:g}".split()
             extra += f"--warmup-updates {parts.updates // 15}".split()
-        return extra + shlex.split(parts.options)
+        return extra + shell_words(parts.options)
 
     def _tune(self) -> None:
         """Appendix B: which K has the best validation BLEU."""

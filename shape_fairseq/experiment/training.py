@@ -15,24 +15,27 @@ import subprocess
 import sys
 from pathlib import Path
 
+from ..data_folder import LANGUAGES, check_data, data_hash, data_setting, languages
 from ..errors import UserError, run
+from ..evaluation.training_folder import (
+    COMPLETED_UPDATES,
+    HARDWARE,
+    LOG,
+    RECIPE,
+    checkpoints,
+    completed_updates,
+    read_recipe,
+)
+from ..files import PARTIAL
 from ..model_names import Model, model_named, variable_of
 from .locking import lock_folder
-from .training_folder import (
-    check_data,
-    completed_updates,
-    data_hash,
-    data_setting,
-    languages,
-    read_recipe,
-    write_lines,
-)
 from .variables import Variables
 
 PACKAGE = Path(__file__).resolve().parents[1]
 # A small model for a look on a CPU; it changes no more than it must.
 TINY = {"--max-tokens": 4000, "--update-freq": 1, "--max-update": 500}
 TINY |= {"--lr": 0.003, "--warmup-updates": 100}
+FINETUNE = "--finetune-from-model"
 # What a recipe reads from the environment, besides the options of the models.
 VARIABLES = (
     *("DATA", "SAVE", "SEED", "UPDATES", "SAVE_EVERY", "BATCH_TOKENS", "MAX_TOKENS", "EXTRA"),
@@ -51,10 +54,12 @@ class Command:
         return self.words[self.words.index(option) + 1]
 
     def __setitem__(self, option: str, value: object) -> None:
+        """Another value for an option; a new option comes after the architecture."""
         if option in self.words:
             self.words[self.words.index(option) + 1] = str(value)
         else:
-            self.words += [option, str(value)]
+            place = self.words.index("--arch") + 2
+            self.words[place:place] = [option, str(value)]
 
 
 class Ranks:
@@ -134,7 +139,7 @@ class Training:
         self.size = variables.text("ARCH_SIZE", "base")
         self.seed = variables.whole_number("SEED", 1)
         self.extra = variables.words("EXTRA")
-        self.data = variables.folder("DATA", "data" if self.dry_run else "")
+        self.data = data_folder(variables, "data" if self.dry_run else "")
         self.save = variables.folder("SAVE", f"checkpoints/{setting}-{model.name}-seed{self.seed}")
         self.options = {
             option: variables.like(default, variable_of(option))
@@ -159,8 +164,8 @@ class Training:
             for option, value in TINY.items():
                 self.command[option] = value
         self.command["--arch"] = self.model.architecture + suffix
-        after = self.command.words.index("--arch") + 2
-        self.command.words[after:after] = [str(w) for pair in self.options.items() for w in pair]
+        for option, value in self.options.items():
+            self.command[option] = value
         self.command["--seed"] = self.seed
 
     def _choose_updates(self, variables: Variables) -> None:
@@ -194,10 +199,12 @@ class Training:
             str(self.data / data_setting(self.setting)),
         ]
         self.command["--user-dir"] = PACKAGE
-        source, target = languages(self.data)
+        # A dry run needs no data.
+        known = not self.dry_run or self.data.is_dir()
+        source, target = languages(self.data) if known else LANGUAGES
         self.command["--source-lang"], self.command["--target-lang"] = source, target
         self.command["--save-dir"] = self.save
-        self.command["--log-file"] = self.save / "train.log"
+        self.command["--log-file"] = self.save / LOG
         if any(importlib.util.find_spec(name) for name in ("tensorboard", "tensorboardX")):
             self.command["--tensorboard-logdir"] = self.save / "tensorboard"
         elif not self.dry_run:
@@ -234,6 +241,8 @@ class Training:
         for option, value in self.options.items():
             if value != self.model.options[option]:
                 record[variable_of(option)] = value
+        if FINETUNE in self.command.words:
+            record["FINETUNED_FROM"] = self.command[FINETUNE]
         return {name: str(value) for name, value in record.items()}
 
     def start(self) -> None:
@@ -249,8 +258,8 @@ class Training:
             log(f"{self.save}: all {self.updates} updates are done")
             return
         if self.ranks.on_first_node:
-            (self.save / "completed_updates.txt").unlink(missing_ok=True)
-            write_lines(self.save / "hardware.txt", self.ranks.hardware())
+            (self.save / COMPLETED_UPDATES).unlink(missing_ok=True)
+            write_lines(self.save / HARDWARE, self.ranks.hardware())
         # The processes of the training inherit the lock: it lasts until the last of them has ended.
         status = run_to_end(self.words(), pass_fds=[lock.fileno()] if lock else [])
         if status:
@@ -264,13 +273,13 @@ class Training:
 
     def _remember(self) -> None:
         """One folder holds the training of one model; a rerun resumes it."""
-        path, recipe = self.save / "recipe.txt", self.recipe()
+        path, recipe = self.save / RECIPE, self.recipe()
         trained = any(self.save.glob("checkpoint*.pt"))
         if trained and not path.exists():
             raise UserError(
                 f"{self.save} holds another training's checkpoints: choose another SAVE"
             )
-        if trained and (remembered := read_recipe(self.save)) != recipe:
+        if trained and (remembered := read_recipe(self.save).values) != recipe:
             names = [*remembered, *(name for name in recipe if name not in remembered)]
             differences = [
                 f"{name}={remembered.get(name, '')}"
@@ -278,7 +287,8 @@ class Training:
                 if remembered.get(name) != recipe.get(name)
             ]
             raise UserError(
-                f"{self.save} was trained with {' '.join(differences)}: use this or choose another SAVE"
+                f"{self.save} was trained with {' '.join(differences)}:"
+                " use this or choose another SAVE"
             )
         # As long as there is no checkpoint, nothing is bound to values that fairseq may refuse.
         if not trained and self.ranks.on_first_node:
@@ -286,25 +296,43 @@ class Training:
 
     def _is_complete(self) -> bool:
         completed = completed_updates(self.save)
-        if completed is None and (self.save / "checkpoint_last.pt").exists():
+        if completed is None and any(self.save.glob("checkpoint*.pt")):
             # A kill may have come between the last checkpoint and the note; fairseq would go on.
-            completed = updates_of(self.save / "checkpoint_last.pt")
+            completed = updates_behind(self.save)
             if completed is not None and completed >= self.updates and self.ranks.on_first_node:
                 self._note_completion()
         return completed is not None and completed >= self.updates
 
     def _note_completion(self) -> None:
-        write_lines(self.save / "completed_updates.txt", str(self.updates))
+        write_lines(self.save / COMPLETED_UPDATES, str(self.updates))
 
 
-def updates_of(checkpoint: Path) -> int | None:
-    """How many updates a checkpoint has behind it; none if it cannot be loaded."""
+def updates_behind(save: Path) -> int | None:
+    """The updates of the checkpoint that fairseq would go on from; none if it cannot be loaded."""
     # In a process of its own, because torch stays in memory.
-    read = "import sys; from shape_fairseq.evaluation.averaging import load; "
+    read = "import sys; from shape_fairseq.evaluation.checkpoints import load; "
     read += "print(load(sys.argv[1])['optimizer_history'][-1]['num_updates'])"
-    command = [sys.executable, "-c", read, str(checkpoint)]
-    result = subprocess.run(command, capture_output=True, text=True)
-    return int(result.stdout) if result.returncode == 0 else None
+    newest = list(checkpoints(save).values())[-1:]
+    for path in [save / "checkpoint_last.pt", *newest]:
+        command = [sys.executable, "-c", read, str(path)]
+        result = subprocess.run(command, capture_output=True, text=True)
+        if result.returncode == 0:
+            return int(result.stdout)
+    return None
+
+
+def data_folder(variables: Variables, default: str = "") -> Path:
+    """DATA, which a person must have set."""
+    if not variables.text("DATA", default):
+        raise UserError("set DATA to the folder that data_prep/prepare_*.sh made")
+    return variables.folder("DATA", default)
+
+
+def write_lines(path: Path, *lines: str) -> None:
+    """Write a small text that is there as a whole or not at all."""
+    partial = Path(f"{path}{PARTIAL}")
+    partial.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    os.replace(partial, path)
 
 
 def run_to_end(words: list[str], **options) -> int:
@@ -319,9 +347,37 @@ def log(message: str) -> None:
     print(message, file=sys.stderr, flush=True)
 
 
+def adaptation(checkpoint: Path, literal: list[str], variables: Variables) -> Training:
+    """The training that makes a SHAPE model of the APE model in a checkpoint."""
+    if not checkpoint.is_file():
+        raise UserError(f"the checkpoint {checkpoint} is missing")
+    source = read_recipe(checkpoint.parent)
+    if source.model != "ape":
+        raise UserError(f"{checkpoint} is no APE model: its recipe.txt says {source.model}")
+    command, given = Command(literal), dict(variables.environment)
+    command[FINETUNE] = checkpoint
+    schedule = {name: command[name] for name in ("--lr-scheduler", "--lr", "--warmup-updates")}
+    batch = source.values.get("BATCH_TOKENS", "")
+    seed = variables.whole_number("SEED", 1)
+    usual = {"SAVE": f"checkpoints/adapt-{source.setting}-seed{seed}", "BATCH_TOKENS": batch}
+    if source.size == "tiny":
+        usual |= {"UPDATES": "400", "MAX_TOKENS": variables.text("BATCH_TOKENS", batch)}
+        schedule |= {"--lr": "0.002", "--warmup-updates": "25"}
+    # The options of the APE model make its size; this schedule comes after theirs.
+    extra = Variables(source.values).words("EXTRA")
+    extra += [word for pair in schedule.items() for word in pair] + variables.words("EXTRA")
+    given = usual | {name: value for name, value in given.items() if value}
+    given |= {"ARCH_SIZE": source.size, "EXTRA": shlex.join(extra)}
+    return Training(source.setting, model_named("shape"), command.words, Variables(given))
+
+
 def main() -> None:
     setting, model, *literal = sys.argv[1:]
-    Training(setting, model_named(model), literal, Variables(os.environ)).start()
+    variables = Variables(os.environ)
+    if setting == "adapt":
+        adaptation(Path(model), literal, variables).start()
+    else:
+        Training(setting, model_named(model), literal, variables).start()
 
 
 if __name__ == "__main__":

@@ -12,6 +12,12 @@ WHOLE_NUMBER = re.compile(r"0|[1-9][0-9]{0,17}")
 NUMBER = re.compile(r"-?([0-9]+(\.[0-9]*)?|\.[0-9]+)(e-?[0-9]+)?")
 
 
+def shell_words(text: str) -> list[str]:
+    """Words, quoted as in a shell; the end of a line separates them as a space does."""
+    # shlex would keep the line break of a line that is continued.
+    return shlex.split(text.replace("\\\n", " "))
+
+
 class Variables:
     """Variables that a person set; an empty one counts as one that is not set."""
 
@@ -50,7 +56,7 @@ class Variables:
     def words(self, name: str) -> list[str]:
         """Words, quoted as in a shell; a line's end separates them as a space does."""
         try:
-            words = shlex.split(self.text(name))
+            words = shell_words(self.text(name))
         except ValueError as error:
             raise UserError(f"{name} cannot be split into words: {error}") from error
         if any("\n" in word for word in words):

@@ -4,7 +4,6 @@ import json
 import math
 import os
 import random
-import signal
 import time
 from pathlib import Path
 
@@ -57,7 +56,8 @@ def test_nothing_is_done_twice_and_nothing_is_mixed(recipes, small_experiment):
     assert {path: path.stat().st_mtime_ns for path in before} == before
     listed = recipes.finish(recipes.experiment(out, "--list"))
     assert listed.splitlines()[-1] == "9 of 9 done"
-    more = recipes.finish(recipes.experiment(out, "--list", "--set", 'models=["ape", "rpe"]'))
+    models = 'models=["ape", "shape", "rpe"]'
+    more = recipes.finish(recipes.experiment(out, "--list", "--set", models))
     assert "left  train-interpolate-rpe-seed1" in more
     refusal = refused(recipes, out, "--set", "training.interpolate.updates=8")
     assert refusal == (
@@ -146,21 +146,19 @@ def test_kill_9_at_random_moments_changes_nothing(recipes, demo, small_experimen
     """KILLS=20 SEED=7 python -m pytest tests/recipes/test_experiment.py -k kill_9 -s"""
     kills = int(os.environ.get("KILLS", 4))
     seed = int(os.environ.get("SEED", time.time()))
-    print(f"{kills} kills, SEED={seed}")
+    print(f"\n{kills} kills, SEED={seed}")
     chance, out = random.Random(seed), tmp_path / "out"
     options = ("--set", 'models=["ape"]', "--set", 'analysis.names=["lengths"]')
-    # The first kills come while the corpus is made, the later ones in all that follows.
-    seconds = float(os.environ.get("SECONDS_BETWEEN_KILLS", 12))
-    for number in range(kills):
+    for number, job in enumerate(sorted(chance.choices(range(1, 6), k=kills)), start=1):
         process = recipes.experiment(out, *options)
-        time.sleep(chance.uniform(0, seconds))
-        ended = process.poll() is not None
+        started = next((line for line in process.stdout if int(line[1]) >= job), "nothing is left")
+        delay = chance.uniform(0, 8)
+        time.sleep(delay)
         process.kill()
-        output, errors = process.communicate()
-        print(f"kill {number + 1}: {'ended' if ended else output.strip().splitlines()[-1:]}")
-        assert not ended or process.returncode in (0, -signal.SIGKILL), output + errors
+        _, errors = process.communicate()
+        print(f"kill {number}: {delay:.1f} s after {started.strip()}")
+        assert errors == ""
     recipes.finish(recipes.experiment(out, *options))
-    reference = small_experiment / "out"
     cell = "interpolate-ape-seed1"
-    assert outcome(out, cell) == outcome(reference, cell)
+    assert outcome(out, cell) == outcome(small_experiment / "out", cell)
     assert files_of(out / "data") == files_of(demo)

@@ -160,7 +160,7 @@ def test_extra_options_are_split_as_a_shell_would(dry_run):
 @pytest.mark.parametrize("setting", [*SETTINGS, "scaling_nmt"])
 def test_the_command_in_the_recipe_is_the_one_that_runs(recipes, dry_run, setting):
     text = (recipes.top / "recipes" / f"{setting}.sh").read_text()
-    literal = shlex.split(text[text.index("  fairseq-train") :])
+    literal = shlex.split(text[text.index("  fairseq-train") :].replace("\\\n", " "))
     words = dry_run(setting, "ape", GPUS=1)
     paths = {"--user-dir", "--save-dir", "--log-file", "--tensorboard-logdir"}
     read, ran = (

@@ -38,8 +38,8 @@ SelectTypeParameters=CR_CPU
 ReturnToService=2
 MpiDefault=none
 KillWait=5
-NodeName=DEFAULT NodeHostname={host} NodeAddr=127.0.0.1 CPUs=1 State=UNKNOWN
-NodeName=node[1-2] Port=[{first_port}-{last_port}]
+NodeName=DEFAULT CPUs=1 State=UNKNOWN
+NodeName=node[1-2] NodeHostname={host} NodeAddr=127.0.0.1 Port=[{first_port}-{last_port}]
 PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
 
