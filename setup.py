@@ -1,4 +1,4 @@
-"""Packaging of shape-fairseq; `make setup` installs a working environment."""
+"""Packaging of shape-fairseq; `make setup` makes an environment, `make release` the packages."""
 
 import sys
 from pathlib import Path
@@ -11,14 +11,32 @@ if sys.version_info < (3, 10):
 setup(
     name="shape-fairseq",
     version="0.1.0",
-    description="Shifted absolute and relative position representations for fairseq Transformers",
+    description="Position representations for fairseq Transformers: SHAPE, relative and others",
     long_description=Path(__file__).with_name("README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
-    license="MIT",
-    packages=find_packages(include=["shape_fairseq*"]),
-    package_data={
-        "shape_fairseq": ["analysis/*.css"],
+    license_expression="MIT",
+    license_files=["LICENSE"],
+    project_urls={
+        "Paper": "https://aclanthology.org/2021.emnlp-main.266",
+        "fairseq": "https://github.com/facebookresearch/fairseq",
     },
+    keywords="fairseq transformer translation position-embedding relative-position SHAPE NMT",
+    classifiers=[
+        "Development Status :: 4 - Beta",
+        "Environment :: Console",
+        "Intended Audience :: Science/Research",
+        "Operating System :: POSIX :: Linux",
+        "Programming Language :: Python :: 3",
+        "Programming Language :: Python :: 3.10",
+        "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
+        "Programming Language :: Python :: 3.13",
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+        "Topic :: Text Processing :: Linguistic",
+        "Typing :: Typed",
+    ],
+    packages=find_packages(include=["shape_fairseq*"]),
+    package_data={"shape_fairseq": ["py.typed", "analysis/*.css", "analysis/*.j2"]},
     python_requires=">=3.10",
     install_requires=[
         # The official release does not import on Python 3.11 (mutable dataclass defaults); the
@@ -32,6 +50,7 @@ setup(
         "torch>=2.6",
         "sacrebleu>=2.2",
         "sacremoses>=0.0.53",
+        "jinja2",
         "tqdm",
         "tomli; python_version < '3.11'",
     ],
@@ -39,10 +58,19 @@ setup(
         "cluster": ["submitit>=1.5"],
         "analysis": ["matplotlib", "tensorboardX"],
         "ctranslate2": ["ctranslate2>=4.0"],
-        # Applies BPE in C++. On Python 3.11 and newer it builds only with `pip install cython` first
-        # and --no-build-isolation; without it our own engine gives the same subwords.
+        # Applies BPE in C++. On Python 3.11 and newer it only builds after `pip install cython`,
+        # with --no-build-isolation; without it our own engine gives the same subwords.
         "fastbpe": ["fastBPE>=0.1.0"],
-        "dev": ["hypothesis", "pytest", "pytest-xdist", "ruff", "submitit>=1.5", "subword-nmt>=0.3.8"],
+        "dev": [
+            "hypothesis",
+            "mypy",
+            "pytest",
+            "pytest-xdist",
+            "ruff",
+            "submitit>=1.5",
+            "subword-nmt>=0.3.8",
+        ],
+        "release": ["build", "twine"],
     },
     entry_points={"console_scripts": ["shape-fairseq = shape_fairseq.__main__:main"]},
 )

@@ -26,16 +26,17 @@ from torch.nn import functional
 import shape_fairseq.models  # noqa: F401 - registers the models
 from benchmarks.lookup_attention import LookupMultiheadAttention, lookup_attention
 from shape_fairseq.analysis import base, figures
-from shape_fairseq.analysis.compute.models import device
-from shape_fairseq.analysis.speed import Step, in_turns, peak_memory, summarize
+from shape_fairseq.analysis.compute.models import choose_device
+from shape_fairseq.analysis.compute.speed import Step, in_turns, peak_memory, summarize
 from shape_fairseq.errors import run
 from shape_fairseq.evaluation.results import versions
-from shape_fairseq.evaluation.tables import Table
-from shape_fairseq.models.transformer_rpe import DEFAULT_MAX_RELATIVE_DISTANCE
+from shape_fairseq.evaluation.table import Table
+from shape_fairseq.model_names import MODELS
 from shape_fairseq.modules.blockwise_attention import blockwise_relative_attention
 from shape_fairseq.modules.relative_attention import RelativeMultiheadAttention
 
 NAME = "bench"
+MAX_RELATIVE_DISTANCE = int(MODELS["rpe"].options["--max-relative-distance"])
 LENGTHS = (27, 270, 512, 1024, 2048)  # 27 and 270: VANILLA and INTERPOLATE on average
 LOOKUP = "lookup"
 TITLES = {"ape": "APE", "shape": "SHAPE", "rpe": "RPE", LOOKUP: "RPE, T×T×d"}
@@ -126,7 +127,7 @@ def attention_module(model: str, causal: bool) -> nn.Module:
     return kind(
         *(WIDTH, HEADS),
         self_attention=True,
-        max_relative_distance=DEFAULT_MAX_RELATIVE_DISTANCE,
+        max_relative_distance=MAX_RELATIVE_DISTANCE,
         causal=causal,
     )
 
@@ -148,7 +149,7 @@ def kernel_steps(causal: bool) -> Callable:
             for _ in range(4)
         ]
         *inputs, above = heads
-        distances = 2 * DEFAULT_MAX_RELATIVE_DISTANCE + 1
+        distances = 2 * MAX_RELATIVE_DISTANCE + 1
         inputs += [torch.randn(distances, width, device=conditions.where) for _ in range(2)]
         for tensor in inputs:
             tensor.requires_grad_()
@@ -496,7 +497,7 @@ def main(arguments: list[str] | None = None) -> None:
         size="_tiny" if args.tiny else "_wmt_en_de",
         vocabulary=500 if args.tiny else 32_768,
         tokens=args.tokens,
-        where=device(args.cpu),
+        where=choose_device(args.cpu),
     )
     chosen = ["ape", *args.models]  # all speeds are relative to APE
     cells: dict[str, dict[int, dict]] = {}

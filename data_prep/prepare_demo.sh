@@ -11,6 +11,8 @@
 #   EXTRAPOLATE_LIMIT=30    longest training pair of EXTRAPOLATE in subwords
 #   GROUP_SIZE=10           sentences in a sequence of INTERPOLATE
 #   SWAPPED_SAMPLE=500      training sequences in the swapped set
+#   SOURCE_LANG=en  TARGET_LANG=de    or the other way round
+#   MAX_POSITIONS=          as in data_prep/README.md
 
 SWAPPED_SAMPLE=${SWAPPED_SAMPLE:-500}
 source "$(dirname "${BASH_SOURCE[0]}")/pipeline.sh"
@@ -30,6 +32,11 @@ generate() {
     --train "$TRAIN_PAIRS" --valid "$VALID_PAIRS" --test "$TEST_PAIRS"
 }
 
+NUMBERS=(TRAIN_PAIRS VALID_PAIRS TEST_PAIRS)
+[[ $CORPUS_SEED =~ ^[0-9]{1,12}$ ]] || fail "CORPUS_SEED=$CORPUS_SEED is not a whole number"
+[[ $NESTING =~ ^(0|1|0?\.[0-9]+|1\.0+|0\.)$ ]] || fail "NESTING=$NESTING is not a number from 0 to 1"
+[[ " $SRC $TGT " == " en de " || " $SRC $TGT " == " de en " ]] ||
+  fail "the demo corpus has English and German: SOURCE_LANG and TARGET_LANG are en and de"
 usage_or_out "$@"
 remember DATA=demo SEED="$CORPUS_SEED" NESTING="$NESTING" TRAIN_PAIRS="$TRAIN_PAIRS" VALID_PAIRS="$VALID_PAIRS" \
   TEST_PAIRS="$TEST_PAIRS" MAX_TOKENS="$MAX_TOKENS" BPE_MERGES="$BPE_MERGES" \

@@ -1,9 +1,11 @@
 """The command line of shape-fairseq."""
 
-import argparse
 import importlib
 import sys
 from pathlib import Path
+
+from .command_line import Parser
+from .errors import run
 
 # Modules are imported when they are asked for: some need seconds to import torch.
 COMMANDS = {
@@ -29,7 +31,7 @@ COMMANDS = {
 
 def main() -> None:
     """Run one subcommand of `shape-fairseq`."""
-    parser = argparse.ArgumentParser(prog="shape-fairseq", description=main.__doc__)
+    parser = Parser(prog="shape-fairseq", description=main.__doc__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, (_, help_text) in COMMANDS.items():
         commands.add_parser(name, help=help_text)
@@ -39,8 +41,6 @@ def main() -> None:
         parser.parse_args()
         print(Path(__file__).resolve().parent)
         return
-    from .errors import run
-
     run(lambda: importlib.import_module(module, "shape_fairseq").main(sys.argv[2:]))
 
 

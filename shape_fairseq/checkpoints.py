@@ -41,7 +41,10 @@ EVALUATED_OPTIONS = frozenset((
 ))
 # fmt: on
 # Options that size a table which is no weight, so that no weight tells how large it may be.
-TABLE_OPTIONS = ("max_source_positions", "max_target_positions", "max_positions", "max_shift")
+TABLE_OPTIONS = (
+    *("max_positions", "max_source_positions", "max_target_positions", "tokens_per_sample"),
+    *("max_shift", "max_global_shift", "max_local_shift", "max_global_scale", "position_range"),
+)
 LARGEST_TABLE = 1_000_000
 MOST_OPTIONS = 100_000
 LONGEST_LITERAL = 10_000  # characters of its text, and elements of its value

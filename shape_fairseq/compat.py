@@ -43,6 +43,7 @@ from fairseq.logging import progress_bar
 from fairseq.models import distributed_fairseq_model
 from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
 from fairseq.tasks import FairseqTask
+from fairseq.trainer import Trainer
 from torch import nn
 
 from . import checkpoints
@@ -274,6 +275,17 @@ def _replace_if_broken(last: Path) -> None:
     )
 
 
+def checkpoint_on_all_ranks() -> list[Replacement]:
+    def wrapper(load_checkpoint):
+        def load_checkpoint_on_this_rank(trainer, *args, **kwargs):
+            trainer.cfg.checkpoint.load_checkpoint_on_all_dp_ranks = True
+            return load_checkpoint(trainer, *args, **kwargs)
+
+        return load_checkpoint_on_this_rank
+
+    return [_wrap(Trainer, "load_checkpoint", wrapper)]
+
+
 def reported_drops() -> list[Replacement]:
     def wrapper(batch_by_size):
         def batch_and_count(indices, *args, **kwargs):
@@ -381,6 +393,9 @@ PATCHES = (
     Patch("whole checkpoint", "all of fairseq",
           "with a broken checkpoint_last.pt every restart fails, though whole ones lie beside it",
           whole_checkpoint),
+    Patch("checkpoint on all ranks", "torch 2.6 and newer",
+          "rank 0 hands its checkpoint on to the others as objects that torch.load refuses",
+          checkpoint_on_all_ranks),
     Patch("reported drops", "fairseq-fixed",
           "the last batch, of test sentences too, is dropped without a word",
           reported_drops, not OFFICIAL),

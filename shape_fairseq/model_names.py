@@ -15,13 +15,21 @@ class Model:
     options: dict[str, int | float] = field(default_factory=dict)  # of fairseq-train: defaults
 
 
+CAPE_MAXIMA = {"--max-global-shift": 5.0, "--max-local-shift": 0.5, "--max-global-scale": 1.03}
+T5_BUCKETS = {"--bias-buckets": 32, "--bias-max-distance": 128}
+
 # One line for each model. An option such as --max-shift is the variable MAX_SHIFT of the recipes.
 MODELS = {
     model.name: model
     for model in (
         Model("ape", "APE", "transformer"),
         Model("shape", "SHAPE", "transformer_shape", {"--max-shift": 500}),
+        Model("cape", "CAPE", "transformer_cape", CAPE_MAXIMA),
+        Model("randomized", "randomized", "transformer_randomized", {"--position-range": 2048}),
         Model("rpe", "RPE", "transformer_rpe", {"--max-relative-distance": 16}),
+        Model("rope", "RoPE", "transformer_rope", {"--rotary-base": 10000.0}),
+        Model("alibi", "ALiBi", "transformer_alibi"),
+        Model("t5_bias", "T5 bias", "transformer_t5_bias", T5_BUCKETS),
     )
 }
 

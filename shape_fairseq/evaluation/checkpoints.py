@@ -1,5 +1,6 @@
-"""The weights of checkpoints: counting and averaging them."""
+"""The weights of checkpoints, counted and averaged, and the history of an average."""
 
+import dataclasses
 import re
 from pathlib import Path
 
@@ -10,6 +11,31 @@ from ..compat import FAST_PATH_COPIES
 from ..errors import UserError
 
 COPY = re.compile(rf"encoder\.layers\.\d+\.({'|'.join(FAST_PATH_COPIES)})")
+
+
+@dataclasses.dataclass(frozen=True)
+class History:
+    """How an averaged checkpoint came about."""
+
+    updates: int
+    seconds: float
+    parameters: int
+    averaged_updates: list[int]
+
+
+def read_history(path: Path) -> History:
+    """The history of a checkpoint that `shape-fairseq average` wrote."""
+    state = load(path)
+    try:
+        extra = state["extra_state"]
+        return History(
+            updates=state["optimizer_history"][-1]["num_updates"],
+            seconds=extra["previous_training_time"],
+            parameters=extra["parameters"],
+            averaged_updates=extra["averaged_updates"],
+        )
+    except (KeyError, IndexError, TypeError) as error:
+        raise UserError(f"{path} is no average: make it with shape-fairseq average") from error
 
 
 def shared_weights(weights: dict[str, torch.Tensor]) -> dict[str, str]:

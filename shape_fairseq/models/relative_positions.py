@@ -124,4 +124,6 @@ class RelativePositionsModel(ExtendedTransformerModel):
         }
         for option, reason in contradictions.items():
             if getattr(args, option, None):
-                raise OptionError(f"drop --{option.replace('_', '-')} for {cls.title}: {reason}")
+                raise OptionError(
+                    f"drop --{option.replace('_', '-')} for {cls.entry.title}: {reason}"
+                )

@@ -31,7 +31,7 @@ class TrainingPositionsModel(ExtendedTransformerModel):
     def check_options(cls, args: Namespace) -> None:
         """Refuse, before any work is done, options that leave no sinusoidal positions to change."""
         super().check_options(args)
-        changes = f"{cls.title} changes sinusoidal positions"
+        changes = f"{cls.entry.title} changes sinusoidal positions"
         if getattr(args, "no_token_positional_embeddings", False):
             raise OptionError(f"{changes}: drop --no-token-positional-embeddings")
         for side in ("encoder", "decoder"):

@@ -8,11 +8,9 @@ from .architectures import register
 from .relative_positions import RelativePositionsModel
 
 
-@register("transformer_alibi")
+@register("alibi")
 class TransformerALiBiModel(RelativePositionsModel):
     """A Transformer whose scores fall linearly with the distance (Press et al., 2022)."""
-
-    title = "ALiBi"
 
     @classmethod
     def attention_builder(cls, cfg, side, causal):

@@ -5,16 +5,14 @@ from .architectures import Option, register
 from .training_positions import TrainingPositionsModel
 
 
-@register("transformer_randomized")
+@register("randomized")
 class TransformerRandomizedModel(TrainingPositionsModel):
     """A Transformer trained at ordered random positions of a longer range (Ruoss et al., 2023)."""
 
-    title = "randomized positions"
     positions = RandomizedSinusoidalPositionalEmbedding
     options = (
         Option(
             "--position-range",
-            2048,  # of the authors' code
             "L",
             "a training sequence stands at random positions of 0 to L - 1, in order;"
             " batches longer than L stay where they are, 0 is fairseq's own transformer",

@@ -5,22 +5,20 @@ from functools import partial
 
 from ..errors import OptionError
 from ..modules.rotary_attention import RotarySelfAttention
-from .architectures import Option, number_of_at_least, register
+from .architectures import Option, register
 from .relative_positions import RelativePositionsModel
 
 
-@register("transformer_rope")
+@register("rope")
 class TransformerRoPEModel(RelativePositionsModel):
     """A Transformer whose queries and keys turn with their position (Su et al., 2021)."""
 
-    title = "RoPE"
     options = (
         Option(
             "--rotary-base",
-            10000.0,
             "BASE",
             "pair j of a head's width turns by position * BASE^(-2j/width)",
-            number_of_at_least(1),
+            minimum=1,
         ),
     )
 

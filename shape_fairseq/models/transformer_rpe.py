@@ -6,18 +6,14 @@ from ..modules.relative_attention import RelativeMultiheadAttention
 from .architectures import Option, register
 from .relative_positions import RelativePositionsModel
 
-DEFAULT_MAX_RELATIVE_DISTANCE = 16  # of Shaw et al. and of the paper
 
-
-@register("transformer_rpe")
+@register("rpe")
 class TransformerRPEModel(RelativePositionsModel):
     """A Transformer that learns keys and values of distances (Shaw et al., 2018)."""
 
-    title = "RPE"
     options = (
         Option(
             "--max-relative-distance",
-            DEFAULT_MAX_RELATIVE_DISTANCE,
             "L",
             "distances beyond L are not told apart from L",
         ),

@@ -5,16 +5,14 @@ from .architectures import Option, register
 from .training_positions import TrainingPositionsModel
 
 
-@register("transformer_shape")
+@register("shape")
 class TransformerShapeModel(TrainingPositionsModel):
     """A Transformer whose positions are shifted at random while it trains (Kiyono et al., 2021)."""
 
-    title = "SHAPE"
     positions = ShiftedSinusoidalPositionalEmbedding
     options = (
         Option(
             "--max-shift",
-            500,  # the paper's, robust at its scale; small models learn faster with less
             "K",
             "shift the positions of every training sequence by a random k of 0 to K;"
             " 0 is fairseq's own transformer",

@@ -10,14 +10,13 @@ from .architectures import Option, register
 from .relative_positions import RelativePositionsModel
 
 
-@register("transformer_t5_bias")
+@register("t5_bias")
 class TransformerT5BiasModel(RelativePositionsModel):
     """A Transformer that learns a bias for each bucket of distances (Raffel et al., 2020)."""
 
-    title = "T5 bias"
     options = (
-        Option("--bias-buckets", 32, "N", "how many groups of distances are told apart"),
-        Option("--bias-max-distance", 128, "L", "all distances from L on share a bucket"),
+        Option("--bias-buckets", "N", "how many groups of distances are told apart"),
+        Option("--bias-max-distance", "L", "all distances from L on share a bucket"),
     )
 
     @classmethod

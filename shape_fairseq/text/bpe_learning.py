@@ -63,9 +63,10 @@ class Vocabulary:
         words, places, counts = self._words, self._places, self.counts
         first, second = pair
         new = set()
-        for number in places.pop(pair):
+        # Some words stand there many times: a long one would be searched again for each.
+        for number in dict.fromkeys(places.pop(pair)):
             pieces = words[number].split(pair)
-            # The places include words that lost the pair to another merge, and some words twice.
+            # The places include words that lost the pair to another merge.
             if len(pieces) == 1:
                 continue
             words[number] = merged.join(pieces)

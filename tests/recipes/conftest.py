@@ -12,22 +12,14 @@ from pathlib import Path
 
 import pytest
 
-TOP = Path(__file__).resolve().parents[2]
-# Nothing else that the person who runs the tests has set may reach the recipes.
-INHERITED = ("PATH", "HOME", "LANG", "TMPDIR")
+from tests import processes
+
+TOP = processes.REPOSITORY
 
 
 def environment(**variables: object) -> dict[str, str]:
-    """The environment of a recipe: this Python and this project first."""
-    inherited = {name: value for name, value in os.environ.items() if name in INHERITED}
-    return {
-        **inherited,
-        "PATH": os.pathsep.join([str(Path(sys.executable).parent), inherited["PATH"]]),
-        "PYTHON": sys.executable,
-        "PYTHONPATH": str(TOP),
-        "OMP_NUM_THREADS": "1",
-        **{name: str(value) for name, value in variables.items()},
-    }
+    """Nothing else that the person who runs the tests has set may reach the recipes."""
+    return processes.environment(only=("PATH", "HOME", "LANG", "TMPDIR"), **variables)
 
 
 class Recipes:
@@ -74,15 +66,11 @@ class Recipes:
     def _start(
         self, command: list[str], cwd: Path = TOP.parent, **variables: object
     ) -> subprocess.Popen:
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        return subprocess.Popen(command, env=environment(**variables), cwd=cwd, **pipes)
+        return processes.start(*command, env=environment(**variables), cwd=cwd)
 
     def finish(self, process: subprocess.Popen) -> str:
         """What a process printed; a failure shows all of it."""
-        output, errors = process.communicate()
-        if process.returncode:
-            pytest.fail(f"{process.args} failed:\n{output[-3000:]}\n{errors[-3000:]}")
-        return output
+        return processes.succeed(processes.finish(process)).stdout
 
 
 @pytest.fixture(scope="session")
@@ -107,13 +95,9 @@ def demo(tmp_path_factory) -> Path:
     with made_once(tmp_path_factory, "demo") as folder:
         if not (folder / "vanilla").exists():
             sizes = {"TRAIN_PAIRS": 1500, "VALID_PAIRS": 24, "TEST_PAIRS": 25, "BPE_MERGES": 300}
-            result = subprocess.run(
-                ["bash", str(TOP / "data_prep" / "prepare_demo.sh"), str(folder)],
-                env=environment(SWAPPED_SAMPLE=5, **sizes),
-                capture_output=True,
-                text=True,
-            )
-            assert result.returncode == 0, result.stderr
+            script = TOP / "data_prep" / "prepare_demo.sh"
+            variables = environment(SWAPPED_SAMPLE=5, **sizes)
+            processes.succeed(processes.run("bash", script, folder, env=variables))
     return folder
 
 

@@ -17,6 +17,7 @@ from fairseq.logging import progress_bar
 from fairseq.models import distributed_fairseq_model
 from fairseq.modules import SinusoidalPositionalEmbedding
 from fairseq.tasks import FairseqTask
+from fairseq.trainer import Trainer
 
 from shape_fairseq import compat
 from shape_fairseq.compat import APPLIED, FAST_PATH_COPIES, OFFICIAL, PATCHES, sinusoidal_table
@@ -134,6 +135,15 @@ def a_broken_last_checkpoint_is_replaced(tools):
     assert trainer.loaded == str(last)
     assert torch.load(last)["optimizer_history"] == [{"num_updates": 10}]
     assert "going on from checkpoint_1_10.pt" in tools.log.text
+
+
+@check("checkpoint on all ranks")
+def every_rank_reads_the_checkpoint_itself(tools):
+    """A training of two ranks is resumed in tests/end_to_end/test_representations.py."""
+    options = SimpleNamespace(load_checkpoint_on_all_dp_ranks=False)
+    trainer = SimpleNamespace(cfg=SimpleNamespace(checkpoint=options), data_parallel_world_size=2)
+    Trainer.load_checkpoint(trainer, str(tools.folder / "none.pt"))
+    assert options.load_checkpoint_on_all_dp_ranks
 
 
 @check("reported drops")

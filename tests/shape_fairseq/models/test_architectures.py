@@ -1,5 +1,7 @@
+from argparse import Namespace
+
 import pytest
-from fairseq.models import ARCH_MODEL_REGISTRY
+from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 
 from shape_fairseq.models.architectures import SIZES
 
@@ -24,3 +26,9 @@ def test_a_size_is_fairseqs_own(build, size):
         ours = dict(build(f"{model}{size}", *SMALL).named_parameters())
         theirs = {n: p for n, p in stock.named_parameters() if p.requires_grad}
         assert {n: ours[n].shape for n in theirs} == {n: p.shape for n, p in theirs.items()}
+
+
+@pytest.mark.parametrize("value", [-1, 1.5, "abc", None, [1], float("nan"), float("inf")])
+def test_a_wrong_value_of_a_checkpoint_is_a_value_error(value):
+    with pytest.raises(ValueError, match="--max-shift must be an integer of at least 0, got"):
+        ARCH_CONFIG_REGISTRY["transformer_shape_tiny"](Namespace(max_shift=value))
