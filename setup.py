@@ -10,8 +10,8 @@ from setuptools import find_packages, setup
 if sys.version_info < (3, 10):
     sys.exit("shape-fairseq needs Python 3.10 or newer, this is %d.%d" % sys.version_info[:2])
 
-# fairseq-fixed has no ready-made package but for 3.12, and imports torch while it is built. pip brings
-# both into its isolated environment; told not to isolate, it ends in fairseq's traceback.
+# fairseq-fixed has no ready-made package but for 3.12, and imports torch while it is built. pip has
+# both in its isolated environment; told not to isolate, it ends in a traceback of fairseq.
 if (
     "PIP_BUILD_TRACKER" in os.environ
     and not any("pip-build-env" in path for path in sys.path)
