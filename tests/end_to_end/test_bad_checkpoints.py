@@ -104,7 +104,8 @@ LOADERS = {
     ),
     "token-scores": our_command(
         *("token-scores", "--data", "DATA", "--out", "OUT", "--cpu"),
-        *("--setting", "vanilla", "ape=CHECKPOINT", "shape=CHECKPOINT"),
+        *("--setting", "vanilla", "--trained-length", "10", "--width", "2"),
+        *("ape=CHECKPOINT", "shape=CHECKPOINT"),
     ),
 }
 
