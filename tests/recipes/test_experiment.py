@@ -123,6 +123,23 @@ def test_a_failure_names_its_log_and_the_mended_value_is_taken(recipes, tmp_path
         assert summary.startswith("error: 1 of 9 jobs failed")
 
 
+def test_an_ape_model_is_adapted_to_shape(recipes, small_experiment, tmp_path):
+    out, save = small_experiment / "out", tmp_path / "save"
+    checkpoint = out / "checkpoints/interpolate-ape-seed1/average-2-at-4.pt"
+    # With a learning rate of zero the model stays what it was made of.
+    options = {"EXTRA": "--disable-validation --lr 0", "UPDATES": 2, "MAX_SHIFT": 10}
+    recipes.run("adapt", checkpoint, DATA=out / "data", SAVE=save, GPUS=0, **options)
+    recipe = dict(line.split("=", 1) for line in (save / "recipe.txt").read_text().splitlines())
+    assert (recipe["SETTING"], recipe["MODEL"]) == ("interpolate", "shape")
+    assert recipe["MAX_SHIFT"] == "10" and recipe["FINETUNED_FROM"] == str(checkpoint)
+    ape, shape = torch.load(checkpoint), torch.load(save / "checkpoint_last.pt")
+    assert shape["cfg"]["model"].arch == "transformer_shape_tiny"
+    for name, weights in ape["model"].items():
+        assert torch.equal(weights, shape["model"][name])
+    other = out / "checkpoints/interpolate-shape-k10-seed1/average-2-at-4.pt"
+    assert "is no APE model" in recipes.refused("adapt", other, DATA=out / "data", SAVE=save)
+
+
 def outcome(out: Path, cell: str) -> dict:
     """What an experiment comes to, without times: the same bit for bit however it got there."""
     result = json.loads((out / "results" / f"{cell}.json").read_text())

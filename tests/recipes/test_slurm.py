@@ -38,6 +38,7 @@ SelectTypeParameters=CR_CPU
 ReturnToService=2
 MpiDefault=none
 KillWait=5
+SchedulerParameters=bf_interval=1,sched_interval=2
 NodeName=DEFAULT CPUs=1 State=UNKNOWN
 NodeName=node[1-2] NodeHostname={host} NodeAddr=127.0.0.1 Port=[{first_port}-{last_port}]
 PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
