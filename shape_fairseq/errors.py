@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Callable
 
-
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 

@@ -3,7 +3,6 @@
 import signal
 import sys
 
-import pytest
 import torch
 
 import shape_fairseq.models  # noqa: F401 - lets torch load fairseq's checkpoints
@@ -41,7 +40,6 @@ def updates(path) -> int:
     return torch.load(path)["optimizer_history"][-1]["num_updates"]
 
 
-@pytest.mark.slow
 def test_a_kill_while_copying_loses_nothing(data, tmp_path):
     options = train_options(data, tmp_path, ARCH, 15, *OPTIONS)
     result = processes.run(sys.executable, "-c", KILLED_WHILE_COPYING, 2, *options)
@@ -52,7 +50,6 @@ def test_a_kill_while_copying_loses_nothing(data, tmp_path):
     assert checkpoints.is_whole(last) and updates(last) == 15
 
 
-@pytest.mark.slow
 def test_a_restart_takes_the_newest_whole_checkpoint_and_says_so(data, tmp_path):
     run("fairseq-train", *train_options(data, tmp_path, ARCH, 10, *OPTIONS))
     last = tmp_path / "checkpoint_last.pt"
@@ -72,7 +69,6 @@ def test_a_restart_takes_the_newest_whole_checkpoint_and_says_so(data, tmp_path)
     assert f"{last} is cut off after 1,000 bytes" in result.stderr.splitlines()[-1]
 
 
-@pytest.mark.slow
 def test_a_full_disk_ends_a_training_in_one_line(data, tmp_path):
     save = tmp_path / "save"
     options = train_options(data, save, ARCH, 5, *OPTIONS)
