@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import zip_longest
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 from tqdm import tqdm
 
@@ -25,7 +25,7 @@ def open_text(path: Path) -> BinaryIO:
     if path.suffix != ".gz" and path.exists():
         return open(path, "rb")
     if packed.exists():
-        return gzip.open(packed, "rb")
+        return cast(BinaryIO, gzip.open(packed, "rb"))
     raise UserError(f"{path} is missing")
 
 
@@ -50,11 +50,10 @@ def read_lines(path: Path) -> Iterator[bytes]:
 
 def read_pairs(source: Path, target: Path) -> Iterator[tuple[bytes, bytes]]:
     """The line pairs of two files, which must have equally many lines."""
-    ended = object()
-    pairs = zip_longest(read_lines(source), read_lines(target), fillvalue=ended)
+    pairs = zip_longest(read_lines(source), read_lines(target))
     for number, (source_line, target_line) in enumerate(pairs, start=1):
-        if source_line is ended or target_line is ended:
-            shorter, longer = (source, target) if source_line is ended else (target, source)
+        if source_line is None or target_line is None:
+            shorter, longer = (source, target) if source_line is None else (target, source)
             raise UserError(
                 f"{shorter} ends after {number - 1:,} lines but {longer} goes on:"
                 " a parallel text needs equally many lines on both sides"
@@ -102,7 +101,7 @@ def atomic_outputs(*paths: Path) -> Iterator[list[BinaryIO]]:
     partials = [Path(f"{path}{PARTIAL}") for path in paths]
     try:
         with ExitStack() as stack:
-            files = []
+            files: list[BinaryIO] = []
             for partial in partials:
                 partial.parent.mkdir(parents=True, exist_ok=True)
                 files.append(stack.enter_context(open(partial, "wb")))

@@ -1,5 +1,6 @@
 """The models by name: the architecture that each is in fairseq, and the options that make it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from .errors import UserError
@@ -12,7 +13,7 @@ class Model:
     name: str
     title: str
     architecture: str
-    options: dict[str, int | float] = field(default_factory=dict)  # of fairseq-train: defaults
+    options: Mapping[str, int | float] = field(default_factory=dict)  # of fairseq-train: defaults
 
 
 CAPE_MAXIMA = {"--max-global-shift": 5.0, "--max-local-shift": 0.5, "--max-global-scale": 1.03}

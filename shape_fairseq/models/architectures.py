@@ -3,7 +3,7 @@
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from math import isfinite
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fairseq.models import ARCH_CONFIG_REGISTRY, register_model, register_model_architecture
 from fairseq.models.transformer import TransformerModel
@@ -28,7 +28,7 @@ class Option(NamedTuple):
         """Its name in fairseq's namespaces, such as max_shift for --max-shift."""
         return self.name.lstrip("-").replace("-", "_")
 
-    def parse(self, value: object) -> float:
+    def parse(self, value: Any) -> float:
         """The value of a command line, Hydra or a checkpoint; a wrong one ends with one line."""
         kind = type(self.default)
         try:

@@ -100,9 +100,11 @@ class DistanceSelfAttention(MultiheadAttention):
             precise = torch.promote_types(scores.dtype, torch.float32)
             weights = scores.softmax(dim=-1, dtype=precise)
             return self.dropout_module(weights.type_as(scores)) @ value, weights
-        heads = [x.unflatten(0, (-1, self.num_heads)) for x in (query, key, value)]
+        query, key, value = (x.unflatten(0, (-1, self.num_heads)) for x in (query, key, value))
         output = scaled_dot_product_attention(
-            *heads,  # B x heads x T x d
+            query,  # B x heads x T x d
+            key,
+            value,
             attn_mask=mask,
             dropout_p=self.dropout_now,
             is_causal=simply_causal,

@@ -61,7 +61,7 @@ class Vocabulary:
     def merge(self, pair: str, merged: str) -> set[str]:
         """Replace a pair by one symbol everywhere; return the pairs that became more frequent."""
         words, places, counts = self._words, self._places, self.counts
-        first, second = pair
+        first, second = pair[0], pair[1]
         new = set()
         # Some words stand there many times: a long one would be searched again for each.
         for number in dict.fromkeys(places.pop(pair)):

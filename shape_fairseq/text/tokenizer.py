@@ -24,7 +24,7 @@ class FastMosesTokenizer(MosesTokenizer):
 
     def __init__(self, lang: str) -> None:
         super().__init__(lang=lang)
-        self.NONBREAKING_PREFIXES = frozenset(self.NONBREAKING_PREFIXES)
+        self.NONBREAKING_PREFIXES: frozenset[str] = frozenset(self.NONBREAKING_PREFIXES)
         self._lower = frozenset(self.IsLower)
         self._alpha = frozenset(self.IsAlpha)
 
@@ -75,7 +75,7 @@ def tokenize_pairs(
         lengths = [len(line.split()) for line in tokens]
         if max_tokens is None:
             counts["kept although empty on one side"] += min(lengths) == 0
-        elif reason := clean.reason_to_drop(*lengths, max_tokens):
+        elif reason := clean.reason_to_drop(lengths[0], lengths[1], max_tokens):
             counts[f"dropped: {reason}"] += 1
             continue
         kept.append((tokens[0], tokens[1]))

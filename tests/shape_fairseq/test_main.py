@@ -12,7 +12,7 @@ HELP = {
     **{name: [name, *(["--help"] if module else [])] for name, (module, _) in COMMANDS.items()},
 }
 # Commands that are still to change; the marks are strict, so that none is forgotten here.
-IMPORT_TORCH = ("export", "translate")
+IMPORT_TORCH = ("export",)
 PRINT_USAGE = ("export", "translate")
 LISTS_IMPORTS = """
 import sys
