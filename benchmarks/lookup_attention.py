@@ -10,11 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from shape_fairseq.modules.relative_attention import (
-    RelativeMultiheadAttention,
-    clipped_distances,
-    joint_mask,
-)
+from shape_fairseq.modules.blockwise_attention import clipped_distances
+from shape_fairseq.modules.relative_attention import RelativeMultiheadAttention, joint_mask
 
 
 def lookup_attention(

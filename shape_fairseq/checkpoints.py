@@ -34,7 +34,8 @@ EVALUATED_OPTIONS = frozenset((
     "adaptive_softmax_cutoff", "character_filters", "conv_aggregator_layers",
     "conv_feature_layers", "decoder_attention", "decoder_layers", "decoder_xformers_att_config",
     "downsample", "encoder_attention", "encoder_layers", "encoder_xformers_att_config",
-    "feature_encoder_spec", "gated_attention", "lamb_betas", "pipeline_balance",
+    "feature_encoder_spec", "gated_attention", "lamb_betas", "left_pad_source", "left_pad_target",
+    "pipeline_balance",
     "pipeline_decoder_balance", "pipeline_decoder_devices", "pipeline_devices",
     "pipeline_encoder_balance", "pipeline_encoder_devices", "pretrained", "project_input",
     "self_attention", "wer_args", "xformers_att_config",
@@ -235,6 +236,13 @@ def _check_contents(state: Any) -> None:
             raise Refused(f"is no checkpoint of fairseq-train: {name!r} is no plain tensor")
         if tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():
             raise Refused(f"is damaged: {name!r} is larger than what is stored of it")
+        if name.endswith("_float_tensor"):
+            continue  # a buffer in which fairseq 0.12.2 stores uninitialized memory
+        if tensor.is_floating_point() and tensor.isnan().any():
+            raise Refused(
+                f"is of no use: its weights {name} are no numbers (NaN), as a training that"
+                " diverged leaves them; give an earlier checkpoint"
+            )
     for history in state.get("optimizer_history") or []:
         if not isinstance(history, dict) or not isinstance(history.get("num_updates", 0), int):
             raise Refused("is no checkpoint of fairseq-train: its history is of another kind")

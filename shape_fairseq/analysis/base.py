@@ -136,11 +136,12 @@ def publish(out: Path, name: str, signature: dict, result: dict, figures: dict) 
 
 def read(path: Path) -> Record:
     """The JSON file of an analysis, with all that claims and the report need in it."""
-    what = "a result of an analysis"
-    record = records.read(path, Record, what)
-    if record.analysis in RESULTS:
-        what = f"a result of shape-fairseq {record.analysis} (run that again)"
-        records.check(record.result, RESULTS[record.analysis], path, what)
+    record = records.read(path, Record, "a result of an analysis")
+    if problem := records.mismatch(record.result, RESULTS.get(record.analysis, Any)):
+        raise UserError(
+            f"{path} is not as this shape-fairseq writes it ({problem}): delete it and run"
+            f" shape-fairseq {record.analysis} again"
+        )
     return record
 
 

@@ -1,7 +1,7 @@
 """What the paper claims, with the number it reports, and whether it holds for a folder of runs.
 
 A claim "holds" if chance is excluded at 5 %, and "does not hold" if the opposite is as certain;
-everything between is "undecided".
+everything between is "undecided". Models that translate hardly anything are not judged by BLEU.
 """
 
 import dataclasses
@@ -14,13 +14,13 @@ from ..errors import UserError
 from ..evaluation import bootstrap, paper
 from ..evaluation.bootstrap import CHANCE, BLEUSamples, Difference
 from ..evaluation.cells import Cells
-from ..evaluation.results import Result
+from ..evaluation.results import Result, label_title
 
 HOLDS, FAILS, UNDECIDED, UNKNOWN = "holds", "does not hold", "undecided", "not measured"
 INVARIANT = 0.95  # cosine from which states count as the same; the paper: "almost always 1.0"
 COMPARABLE = 1.0  # BLEU within which two models count as equal
 OVERHEAD = 0.05  # of the training time: "virtually no computational overhead"
-LOWEST_BLEU = 5  # a model below it translates too little to lose anything
+LOWEST_BLEU = 5  # models below it translate too little to lose anything, or to be compared
 FEWEST_TOKENS = 30
 FEWEST_ITEMS = 5  # sequences or turns: resamples of fewer say nothing about chance
 
@@ -83,6 +83,11 @@ def judge(measured: str, differences: Sequence[Difference]) -> Verdict:
         return Verdict(measured, FAILS)
     p_value = max(difference.p_value for difference in differences if not difference.is_positive)
     return Verdict(f"{measured}; p = {p_value:.3f}", UNDECIDED)
+
+
+def too_little(scores: Sequence[float]) -> bool:
+    """Whether no model translates well enough to be told from another by its BLEU."""
+    return max(scores) < LOWEST_BLEU
 
 
 def interval(difference: Difference, digits: int = 2) -> str:
@@ -192,21 +197,37 @@ def extrapolation(model: str) -> Callable[[Runs], Verdict]:
                 continue
             difference = Difference(**fields)
             count = result["sequences"]["untrained"]
-            return judge(
-                f"{model.upper()} {ours:.2f}, APE {ape:.2f}: {interval(difference)},"
-                f" {count:,} sentences",
-                [difference],
-            )
+            measured = f"{label_title(model)} {ours:.2f}, APE {ape:.2f}: {interval(difference)}"
+            measured += f", {count:,} sentences"
+            if too_little((ours, ape)):
+                return Verdict(f"{measured}: too little BLEU", UNKNOWN)
+            return judge(measured, [difference])
         return NOT_MEASURED
 
     return check
 
 
-def bleu_difference(runs: Runs, setting: str) -> tuple[str, Difference] | None:
-    """BLEU of SHAPE minus that of APE on test, over all seeds of both."""
-    shape, ape = runs.seeds(setting, "shape"), runs.seeds(setting, "ape")
-    if not shape or not ape:
-        return None
+def compare_on(setting: str, decide: Callable[[str, Difference], Verdict]) -> Callable:
+    """BLEU of SHAPE minus that of APE on test, over all seeds of both, and what follows."""
+
+    def check(runs: Runs) -> Verdict:
+        shape, ape = runs.seeds(setting, "shape"), runs.seeds(setting, "ape")
+        if not shape or not ape:
+            return NOT_MEASURED
+        means = [
+            statistics.fmean(result.macro("test") for result in seeds) for seeds in (shape, ape)
+        ]
+        difference = bleu_difference(shape, ape)
+        measured = f"SHAPE {means[0]:.2f}, APE {means[1]:.2f}: {interval(difference)}"
+        if too_little(means):
+            return Verdict(f"{measured}: too little BLEU", UNKNOWN)
+        return decide(measured, difference)
+
+    return check
+
+
+def bleu_difference(shape: list[Result], ape: list[Result]) -> Difference:
+    """The difference of macro-averaged BLEU on test."""
     subsets = ape[0].groups["test"]
 
     def texts(lines: dict[str, list[str]]) -> dict[str, list[str]]:
@@ -214,33 +235,21 @@ def bleu_difference(runs: Runs, setting: str) -> tuple[str, Difference] | None:
 
     references = texts(ape[0].references)
     if any(texts(result.references) != references for result in (*shape, *ape)):
-        raise UserError(f"the results of {setting} are of different test sets")
-    difference = bootstrap.compare_bleu(
+        raise UserError(f"the results of {ape[0].setting} are of different test sets")
+    return bootstrap.compare_bleu(
         [texts(result.hypotheses) for result in shape],
         [texts(result.hypotheses) for result in ape],
         references,
     )
-    means = [statistics.fmean(result.macro("test") for result in seeds) for seeds in (shape, ape)]
-    measured = f"SHAPE {means[0]:.2f}, APE {means[1]:.2f}: {interval(difference)}"
-    return measured, difference
 
 
-def better_on(setting: str) -> Callable[[Runs], Verdict]:
-    """SHAPE's BLEU on test is higher than APE's."""
-
-    def check(runs: Runs) -> Verdict:
-        compared = bleu_difference(runs, setting)
-        return judge(compared[0], [compared[1]]) if compared else NOT_MEASURED
-
-    return check
+def better(measured: str, difference: Difference) -> Verdict:
+    """SHAPE's BLEU is higher than APE's."""
+    return judge(measured, [difference])
 
 
-def comparable(runs: Runs) -> Verdict:
-    """The 95 % interval of the difference on VANILLA lies within one BLEU, or outside."""
-    compared = bleu_difference(runs, "vanilla")
-    if not compared:
-        return NOT_MEASURED
-    measured, difference = compared
+def comparable(measured: str, difference: Difference) -> Verdict:
+    """The 95 % interval of the difference lies within one BLEU, or outside."""
     if difference.low >= -COMPARABLE and difference.high <= COMPARABLE:
         return Verdict(measured, HOLDS)
     if difference.low > COMPARABLE or difference.high < -COMPARABLE:
@@ -356,7 +365,7 @@ def _drop(model: str) -> str:
     return f"{model.upper()} {original:.1f}, drop {drop:.2f}"
 
 
-CERTAIN = f"; chance excluded at {CHANCE:.0%}"
+CERTAIN = f"; chance excluded at {100 * CHANCE:g} %"
 LEARNS_SLOWLY = (
     "SHAPE learns more slowly than APE at first, and a short training stops before it has caught up"
 )
@@ -404,7 +413,7 @@ CLAIMS = (
         "SHAPE's training is as fast as APE's.",
         "tables 2 and 6",
         "x1.01, x0.99, x0.99",
-        f"Training steps per second, measured in turns, are at most {OVERHEAD:.0%} fewer on"
+        f"Training steps per second, measured in turns, are at most {100 * OVERHEAD:g} % fewer on"
         f" average over the settings, turns resampled{CERTAIN}.",
         "The steps of a small model take milliseconds, and the drawing of offsets is a larger part"
         " of them than of a real one; few turns on a busy machine vary by more than 5 %.",
@@ -416,7 +425,7 @@ CLAIMS = (
         _gain("vanilla"),
         f"The 95 % interval of the difference in BLEU on test lies within {COMPARABLE:g} BLEU.",
         f"A few hundred test sentences give intervals wider than that, and {LEARNS_SLOWLY}.",
-        comparable,
+        compare_on("vanilla", comparable),
     ),
     Claim(
         "On INTERPOLATE, SHAPE outperforms APE.",
@@ -425,7 +434,7 @@ CLAIMS = (
         "BLEU on test, joined with <sep> as in the paper, is higher for SHAPE, paired bootstrap or"
         f" spread of the seeds{CERTAIN}.",
         f"Joined sentences are where the difference is largest: {LEARNS_SLOWLY}.",
-        better_on("interpolate"),
+        compare_on("interpolate", better),
     ),
     Claim(
         "Better extrapolation means better token precision.",

@@ -9,6 +9,7 @@ from typing import ClassVar, TypedDict
 
 from .. import records
 from ..files import atomic_outputs
+from ..model_names import MODELS
 
 AS_IN_PAPER = "as_in_paper"  # INTERPOLATE: joined sentences, their <sep> is scored
 SPLIT = "split"  # INTERPOLATE: sentence by sentence
@@ -87,7 +88,7 @@ def title_of(result: Result) -> str:
 def variant_title(variant: Variant) -> str:
     """APE, RPE, SHAPE, or SHAPE (K=40)."""
     model, max_shift = variant
-    return model.upper() + ("" if max_shift is None else f" (K={max_shift})")
+    return model_title(model) + ("" if max_shift is None else f" (K={max_shift})")
 
 
 def label_of(result: Result) -> str:
@@ -99,7 +100,12 @@ def label_of(result: Result) -> str:
 def label_title(label: str) -> str:
     """APE for ape, SHAPE (K=40) for shape-k40."""
     model, _, shift = label.partition("-k")
-    return model.upper() + (f" (K={shift})" if shift else "")
+    return model_title(model) + (f" (K={shift})" if shift else "")
+
+
+def model_title(model: str) -> str:
+    """The usual spelling of a model's name."""
+    return MODELS[model].title if model in MODELS else model.upper()
 
 
 def write(result: Result, path: Path) -> None:

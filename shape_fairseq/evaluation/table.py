@@ -47,7 +47,11 @@ class Table:
             [
                 r"\begin{table*}",
                 rf"\begin{{tabular}}{{{'l' * len(self.header)}}}",
-                *(r"\toprule", line(self.header), r"\midrule", *body, r"\bottomrule"),
+                r"\toprule",
+                line(self.header),
+                r"\midrule",
+                *body,
+                r"\bottomrule",
                 r"\end{tabular}",
                 rf"\caption{{{escape_latex(caption)}}}",
                 r"\end{table*}",
@@ -65,7 +69,9 @@ class Table:
             [
                 f"<table><caption>{html.escape(self.title)}</caption>",
                 f"<thead>{line(self.header, 'th')}</thead>",
-                *("<tbody>", *body, "</tbody></table>"),
+                "<tbody>",
+                *body,
+                "</tbody></table>",
                 *(f"<p class=note>{html.escape(note)}</p>" for note in self.notes),
             ]
         )

@@ -121,7 +121,7 @@ class Cluster:
 
     kind: Literal["local", "slurm"] = key("local", "this machine, or SLURM; --cluster is the same")
     jobs: int | None = key(None, "jobs side by side (local: what cores or GPUs allow)", 1)
-    gpus: int | None = key(None, "GPUs of a training (one if there is one); 0: the CPU", 0)
+    gpus: int | None = key(None, "GPUs of a training, 0: the CPU (local: one if there is one)", 0)
     cpus: int = key(2, "SLURM: cores of a job", 1)
     hours: float = key(48.0, "SLURM: time limit of a job; a training then goes on", 0.01)
     partition: str | None = key(None, "SLURM: where to run")
@@ -267,6 +267,8 @@ def _check_together(experiment: Experiment) -> None:
     for setting in experiment.settings:
         if experiment.cell(setting).updates is None:
             raise UserError(f"training.{setting}.updates is missing")
+    if experiment.cluster.kind == "slurm" and experiment.cluster.gpus is None:
+        raise UserError("cluster.gpus is missing: the GPUs of a training on SLURM, 0 for the CPU")
     corpus = experiment.corpus
     for item in dataclasses.fields(Corpus):
         of_demo = item.metadata["help"].startswith("demo: ")

@@ -27,7 +27,7 @@ from .training import PACKAGE, command_path, count_gpus, data_folder, log
 from .variables import Variables
 
 VARIABLES = ("DATA", "RESULTS", "AVERAGE", "BEAM", "LENPEN", "SUBSETS", "MAX_TOKENS", "GPUS")
-VARIABLES += ("FP16", "GENERATE_EXTRA", "UNFINISHED", "DRY_RUN")
+VARIABLES += ("FP16", "GENERATE_EXTRA", "LOWERCASED_TOKENIZED", "UNFINISHED", "DRY_RUN")
 
 
 class Evaluation:
@@ -37,6 +37,7 @@ class Evaluation:
         self.save = save
         self.dry_run = variables.switch("DRY_RUN")
         self.average = variables.whole_number("AVERAGE", 10)
+        self.lowercased_tokenized = variables.switch("LOWERCASED_TOKENIZED")
         usual = Search()
         beam = variables.whole_number("BEAM", usual.beam)
         search = Search(beam=beam, lenpen=variables.number("LENPEN", usual.lenpen))
@@ -100,6 +101,7 @@ class Evaluation:
         words += ["--checkpoint", self.checkpoint, "--generated", self.generated]
         words += ["--setting", f"average={self.average}"]
         words += ["--setting", f"options={' '.join(self.options)}", "--output", self.result]
+        words += ["--lowercased-tokenized"] if self.lowercased_tokenized else []
         return [sys.executable, "-m", "shape_fairseq", *map(str, words)]
 
     def start(self) -> None:

@@ -32,13 +32,12 @@ class LocalCluster:
 
     def __init__(self, options: Options, environment: dict[str, str], gpus: int):
         self.environment = environment
-        self.free_gpus = list(range(gpus))
-        self.slots = options.jobs or available_cores()
-        if gpus and options.gpus:
-            self.slots = options.jobs or max(1, gpus // options.gpus)
+        visible = environment.get("CUDA_VISIBLE_DEVICES", "")
+        self.free_gpus = visible.split(",")[:gpus] if visible else [str(n) for n in range(gpus)]
+        self.slots = options.jobs or gpus or available_cores()
         if (options.gpus or 0) > gpus:
             raise UserError(f"cluster.gpus is {options.gpus}, but this machine has {gpus} GPUs")
-        self.processes: dict[int, tuple[Job, subprocess.Popen, list[int]]] = {}
+        self.processes: dict[int, tuple[Job, subprocess.Popen, list[str]]] = {}
         self.guard: subprocess.Popen | None = None
 
     def has_room(self, job: Job) -> bool:
@@ -52,7 +51,7 @@ class LocalCluster:
         taken = [self.free_gpus.pop(0) for _ in range(job.gpus)]
         environment = self.environment | dict(job.environment)
         if taken:
-            environment["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, taken))
+            environment["CUDA_VISIBLE_DEVICES"] = ",".join(taken)
         with open(job.log, "wb") as log:
             process = subprocess.Popen(
                 job.command,

@@ -109,7 +109,11 @@ class SlurmCluster:
             "ntasks_per_node": 1,
             "signal_delay_s": SECONDS_OF_WARNING,
             "stderr_to_stdout": True,
-            "setup": [f"export PYTHONPATH={shlex.quote(self.environment['PYTHONPATH'])}"],
+            "setup": [
+                f"export PYTHONPATH={shlex.quote(self.environment['PYTHONPATH'])}",
+                # From SLURM 22.05 on srun does not take this over from sbatch.
+                f"export SRUN_CPUS_PER_TASK={options.cpus}",
+            ],
             "additional_parameters": {"requeue": True},
         }
         parameters |= {"gpus_per_node": job.gpus} if job.gpus else {}

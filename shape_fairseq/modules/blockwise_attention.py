@@ -25,18 +25,28 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.nn import functional
 
 
 class BlockLimits(NamedTuple):
-    """How large a block may be."""
+    """How large a block may be, and up to how many keys a sequence is not worth cutting."""
 
     queries: int
     scores: int
+    short: int = 0
 
 
 # On the CPU a block stays in the cache; on a GPU few large kernels are better than many small ones.
-CPU_LIMITS = BlockLimits(queries=128, scores=1 << 20)
-GPU_LIMITS = BlockLimits(queries=256, scores=1 << 25)
+CPU_LIMITS = BlockLimits(queries=128, scores=1 << 20, short=64)
+GPU_LIMITS = BlockLimits(queries=256, scores=1 << 25, short=64)
+
+
+def clipped_distances(queries: int, keys: int, max_distance: int, device=None) -> Tensor:
+    """clip(j - i, -L, L) + L for query i and key j, (Q, K); the queries are the last positions."""
+    key = torch.arange(keys, device=device)
+    query = key[keys - queries :]
+    distance = key[None, :] - query[:, None]
+    return distance.clamp(-max_distance, max_distance) + max_distance
 
 
 class Block(NamedTuple):
@@ -61,7 +71,7 @@ def blocks(
     sequences: int, queries: int, keys: int, max_distance: int, causal: bool, limits: BlockLimits
 ) -> Iterator[Block]:
     """Cut N x Q x K scores into blocks, always in the same order."""
-    height = min(limits.queries, queries)
+    height = -(-queries // -(-queries // limits.queries))  # of about the same height all
     count = max(1, limits.scores // (height * keys))
     for n in range(0, sequences, count):
         members = slice(n, min(n + count, sequences))
@@ -184,7 +194,7 @@ def attention_weights(
 def weighted_blocks(
     query: Tensor, key: Tensor, relative_keys: Tensor, mask: Tensor | None, options: Options
 ) -> Iterator[tuple[Block, Tensor, Tensor | None]]:
-    """All blocks with their weights and what dropout multiplies these with; the same every time."""
+    """All blocks with their weights and which of these dropout keeps; the same every time."""
     generator = torch.Generator(query.device) if options.dropout else None
     if generator is not None:
         generator.manual_seed(options.seed)
@@ -200,10 +210,29 @@ def weighted_blocks(
         yield block, weights, kept
 
 
-def draw_kept(weights: Tensor, dropout: float, generator: torch.Generator) -> Tensor:
-    """Zero for a weight that is dropped, else the factor that keeps the expectation."""
-    kept = torch.empty_like(weights).bernoulli_(1 - dropout, generator=generator)
-    return kept.div_(1 - dropout) if dropout < 1 else kept
+DROPOUT_STEPS = 1 << 16  # a random number of 16 bits decides whether a weight is dropped
+
+
+def kept_factor(dropout: float) -> float:
+    """What the weights that are not dropped are multiplied with, to keep the expectation."""
+    kept = DROPOUT_STEPS - round(dropout * DROPOUT_STEPS)
+    return DROPOUT_STEPS / kept if kept else 0.0
+
+
+def draw_kept(weights: Tensor, dropout: float, generator: torch.Generator | None = None) -> Tensor:
+    """One for a weight that is kept, zero for one that is dropped.
+
+    A random number of 64 bits decides about four weights; on a CPU that is several times as fast as
+    torch's bernoulli_.
+    """
+    steps = round(dropout * DROPOUT_STEPS)
+    if steps == DROPOUT_STEPS:
+        return torch.zeros_like(weights)
+    count = weights.numel()
+    bits = torch.empty((count + 3) // 4, dtype=torch.int64, device=weights.device)
+    bits.random_(-(1 << 63), None, generator=generator)
+    kept = bits.view(torch.int16)[:count] >= steps - DROPOUT_STEPS // 2
+    return kept.to(weights.dtype).view(weights.shape)
 
 
 class BlockwiseRelativeAttention(torch.autograd.Function):
@@ -226,6 +255,8 @@ class BlockwiseRelativeAttention(torch.autograd.Function):
             mass[n, q] = sum_by_distance(weights, block, distances, total)
             relative = times(mass[n, q], relative_values)  # n x q x d
             output[n, q] = relative.baddbmm_(weights, value[n, k])
+        if options.dropout:
+            output *= kept_factor(options.dropout)
         ctx.save_for_backward(query, key, value, relative_keys, relative_values, mask, output, mass)
         ctx.options = options
         return output
@@ -242,22 +273,25 @@ class BlockwiseRelativeAttention(torch.autograd.Function):
         grad_value = value.new_zeros(value.shape, dtype=precise)
         grad_relative_keys = torch.zeros_like(relative_keys, dtype=precise)
         grad_relative_values = torch.zeros_like(relative_values, dtype=precise)
+        # The gradient of a softmax is weights * (grad - sum(weights * grad)), and that sum is the
+        # product of the output with its gradient, whatever was dropped.
+        products = (grad_output * output).sum(2, keepdim=True)  # N x Q x 1
+        if options.dropout:
+            grad_output = grad_output * kept_factor(options.dropout)
         for block, weights, kept in weighted_blocks(query, key, relative_keys, mask, options):
             n, q, k = block.sequences, block.queries, slice(block.keys)
             used = weights if kept is None else weights * kept
             above = grad_output[n, q]  # n x q x d
             add_product(grad_value[n, k], used.transpose(1, 2), above)
 
-            # The gradient of a softmax is weights * (grad - sum(weights * grad)), and that sum is
-            # the product of the output with its gradient, whatever was dropped.
-            product = (above * output[n, q]).sum(2, keepdim=True)  # n x q x 1
             by_distance = times(above, relative_values.t())  # n x q x R
-            in_common = by_distance[:, :, :1] - (product if kept is None else 0)
-            grad_scores = torch.baddbmm(in_common, above, value[n, k].transpose(1, 2))  # n x q x k
+            in_common = by_distance[:, :, :1] - (products[n, q] if kept is None else 0)
+            grad_scores = torch.bmm(above, value[n, k].transpose(1, 2))  # n x q x k
+            grad_scores += in_common
             by_distance[:, :, 0] = 0
             add_by_distance(grad_scores, by_distance, block)
             if kept is not None:
-                grad_scores.mul_(kept).sub_(product)
+                grad_scores.mul_(kept).sub_(products[n, q])
             grad_scores *= weights
 
             by_distance = sum_by_distance(grad_scores, block, distances, 0.0)
@@ -277,6 +311,61 @@ class BlockwiseRelativeAttention(torch.autograd.Function):
         )
 
 
+class ShortRelativeAttention(torch.autograd.Function):
+    """The attention of sequences so short that every pair of positions has its embeddings.
+
+    The relative products are then one large product for each query position, and the weights, no
+    larger than the queries, are kept for the backward pass.
+    """
+
+    @staticmethod
+    def forward(ctx, query, key, value, pair_keys, pair_values, mask, causal, dropout):
+        # pair_keys and pair_values: Q x K x d
+        relative = torch.bmm(query.transpose(0, 1), pair_keys.transpose(1, 2))  # Q x N x K
+        scores = torch.baddbmm(relative.transpose(0, 1), query, key.transpose(1, 2))  # N x Q x K
+        if mask is not None:
+            scores += mask
+        if causal:
+            queries, keys = scores.shape[1:]
+            future = scores.new_ones(queries, keys, dtype=torch.bool).triu(keys - queries + 1)
+            scores.masked_fill_(future, -torch.inf)
+        precise = torch.promote_types(scores.dtype, torch.float32)
+        weights = torch.softmax(scores, dim=-1, dtype=precise).type_as(scores)
+        kept = None
+        if dropout:
+            kept = draw_kept(weights, dropout).mul_(kept_factor(dropout))
+        used = weights if kept is None else weights * kept
+        output = torch.bmm(used.transpose(0, 1), pair_values)  # Q x N x d
+        output += torch.bmm(used, value).transpose(0, 1)
+        ctx.save_for_backward(query, key, value, pair_keys, pair_values, weights, used, kept)
+        return output.transpose(0, 1)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad_output):
+        query, key, value, pair_keys, pair_values, weights, used, kept = ctx.saved_tensors
+        by_position = grad_output.transpose(0, 1)  # Q x N x d
+        relative = torch.bmm(by_position, pair_values.transpose(1, 2))  # Q x N x K
+        grad_scores = torch.baddbmm(relative.transpose(0, 1), grad_output, value.transpose(1, 2))
+        if kept is not None:
+            grad_scores *= kept
+        grad_scores *= weights
+        grad_scores.addcmul_(weights, grad_scores.sum(2, keepdim=True), value=-1)  # N x Q x K
+
+        grad_query = torch.bmm(grad_scores.transpose(0, 1), pair_keys)  # Q x N x d
+        grad_query += torch.bmm(grad_scores, key).transpose(0, 1)
+        return (
+            grad_query.transpose(0, 1),
+            torch.bmm(grad_scores.transpose(1, 2), query),
+            torch.bmm(used.transpose(1, 2), grad_output),
+            torch.bmm(grad_scores.permute(1, 2, 0), query.transpose(0, 1)),
+            torch.bmm(used.permute(1, 2, 0), by_position),
+            None,
+            None,
+            None,
+        )
+
+
 def blockwise_relative_attention(
     query: Tensor,  # N x Q x d, scaled
     key: Tensor,  # N x K x d
@@ -291,6 +380,15 @@ def blockwise_relative_attention(
     """Attend with keys k_j + a_(j-i) and values v_j + b_(j-i): N x Q x d."""
     if limits is None:
         limits = CPU_LIMITS if query.device.type == "cpu" else GPU_LIMITS
+    if query.size(1) > 1 and key.size(1) <= min(limits.short, query.size(2)):
+        max_distance = relative_keys.size(0) // 2
+        pairs = clipped_distances(query.size(1), key.size(1), max_distance, query.device)
+        return ShortRelativeAttention.apply(
+            *(query, key, value),
+            functional.embedding(pairs, relative_keys).type_as(query),
+            functional.embedding(pairs, relative_values).type_as(query),
+            *(mask, causal, dropout),
+        )
     # Mixed precision: the tables are parameters in fp32.
     relative_keys = (relative_keys - relative_keys[:1]).type_as(query)
     relative_values = torch.cat([relative_values[:1], relative_values[1:] - relative_values[:1]])

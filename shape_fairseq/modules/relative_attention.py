@@ -9,16 +9,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from .blockwise_attention import blockwise_relative_attention
+from .blockwise_attention import blockwise_relative_attention, clipped_distances
 from .self_attention import DistanceSelfAttention, joint_mask
-
-
-def clipped_distances(queries: int, keys: int, max_distance: int, device=None) -> Tensor:
-    """clip(j - i, -L, L) + L for query i and key j, (Q, K); the queries are the last positions."""
-    key = torch.arange(keys, device=device)
-    query = key[keys - queries :]
-    distance = key[None, :] - query[:, None]
-    return distance.clamp(-max_distance, max_distance) + max_distance
 
 
 def relative_attention(

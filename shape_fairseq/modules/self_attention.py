@@ -59,7 +59,7 @@ class DistanceSelfAttention(MultiheadAttention):
     ):
         """Self-attention; the same arguments and results as fairseq's."""
         length, batch, width = query.shape
-        q = self._heads(self.q_proj(query) * self.scaling)  # N x T x d
+        q = self._heads(self.q_proj(query).mul_(self.scaling))  # N x T x d
         k = self._heads(self.k_proj(query))
         v = self._heads(self.v_proj(query))
         cache = {} if incremental_state is None else self._get_input_buffer(incremental_state)

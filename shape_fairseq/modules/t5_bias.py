@@ -1,4 +1,7 @@
-"""T5 bias: a learned bias for each head and bucket of distances (Raffel et al., 2020)."""
+"""T5 bias: a learned bias for each head and bucket of distances (Raffel et al., 2020).
+
+Only the bias is T5's: scores are scaled by the width of a head, as fairseq's are.
+"""
 
 from math import log
 

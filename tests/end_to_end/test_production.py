@@ -47,7 +47,6 @@ def test_raw_text_is_translated_as_fairseq_generate_does(data, trained, tmp_path
     )
     hypotheses = [line.split("\t")[2] for line in lines_of(generated, "H-")]
     first, rest = (texts / "test.en").read_text().split("\n", 1)
-    # Each on its own, as the length of a batch's longest line limits all its translations.
-    result = shape_fairseq("translate", model, "--batch-tokens", 1, stdin=f"{first}\n\n{rest}")
+    result = shape_fairseq("translate", model, stdin=f"{first}\n\n{rest}")
     assert result.returncode == 0, result.stderr
     assert result.stdout.splitlines() == [hypotheses[0], "", *hypotheses[1:]]

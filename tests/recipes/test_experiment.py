@@ -4,7 +4,6 @@ import json
 import math
 import os
 import random
-import signal
 import time
 from pathlib import Path
 
@@ -57,9 +56,8 @@ def test_nothing_is_done_twice_and_nothing_is_mixed(recipes, small_experiment):
     assert {path: path.stat().st_mtime_ns for path in before} == before
     listed = recipes.finish(recipes.experiment(out, "--list"))
     assert listed.splitlines()[-1] == "9 of 9 done"
-    more = recipes.finish(
-        recipes.experiment(out, "--list", "--set", 'models=["ape", "shape", "rpe"]')
-    )
+    models = 'models=["ape", "shape", "rpe"]'
+    more = recipes.finish(recipes.experiment(out, "--list", "--set", models))
     assert "left  train-interpolate-rpe-seed1" in more
     refusal = refused(recipes, out, "--set", "training.interpolate.updates=8")
     assert refusal == (
@@ -125,6 +123,23 @@ def test_a_failure_names_its_log_and_the_mended_value_is_taken(recipes, tmp_path
         assert summary.startswith("error: 1 of 9 jobs failed")
 
 
+def test_an_ape_model_is_adapted_to_shape(recipes, small_experiment, tmp_path):
+    out, save = small_experiment / "out", tmp_path / "save"
+    checkpoint = out / "checkpoints/interpolate-ape-seed1/average-2-at-4.pt"
+    # With a learning rate of zero the model stays what it was made of.
+    options = {"EXTRA": "--disable-validation --lr 0", "UPDATES": 2, "MAX_SHIFT": 10}
+    recipes.run("adapt", checkpoint, DATA=out / "data", SAVE=save, GPUS=0, **options)
+    recipe = dict(line.split("=", 1) for line in (save / "recipe.txt").read_text().splitlines())
+    assert (recipe["SETTING"], recipe["MODEL"]) == ("interpolate", "shape")
+    assert recipe["MAX_SHIFT"] == "10" and recipe["FINETUNED_FROM"] == str(checkpoint)
+    ape, shape = torch.load(checkpoint), torch.load(save / "checkpoint_last.pt")
+    assert shape["cfg"]["model"].arch == "transformer_shape_tiny"
+    for name, weights in ape["model"].items():
+        assert torch.equal(weights, shape["model"][name])
+    other = out / "checkpoints/interpolate-shape-k10-seed1/average-2-at-4.pt"
+    assert "is no APE model" in recipes.refused("adapt", other, DATA=out / "data", SAVE=save)
+
+
 def outcome(out: Path, cell: str) -> dict:
     """What an experiment comes to, without times: the same bit for bit however it got there."""
     result = json.loads((out / "results" / f"{cell}.json").read_text())
@@ -148,21 +163,19 @@ def test_kill_9_at_random_moments_changes_nothing(recipes, demo, small_experimen
     """KILLS=20 SEED=7 python -m pytest tests/recipes/test_experiment.py -k kill_9 -s"""
     kills = int(os.environ.get("KILLS", 4))
     seed = int(os.environ.get("SEED", time.time()))
-    print(f"{kills} kills, SEED={seed}")
+    print(f"\n{kills} kills, SEED={seed}")
     chance, out = random.Random(seed), tmp_path / "out"
     options = ("--set", 'models=["ape"]', "--set", 'analysis.names=["lengths"]')
-    # The first kills come while the corpus is made, the later ones in all that follows.
-    seconds = float(os.environ.get("SECONDS_BETWEEN_KILLS", 12))
-    for number in range(kills):
+    for number, job in enumerate(sorted(chance.choices(range(1, 6), k=kills)), start=1):
         process = recipes.experiment(out, *options)
-        time.sleep(chance.uniform(0, seconds))
-        ended = process.poll() is not None
+        started = next((line for line in process.stdout if int(line[1]) >= job), "nothing is left")
+        delay = chance.uniform(0, 8)
+        time.sleep(delay)
         process.kill()
-        output, errors = process.communicate()
-        print(f"kill {number + 1}: {'ended' if ended else output.strip().splitlines()[-1:]}")
-        assert not ended or process.returncode in (0, -signal.SIGKILL), output + errors
+        _, errors = process.communicate()
+        print(f"kill {number}: {delay:.1f} s after {started.strip()}")
+        assert errors == ""
     recipes.finish(recipes.experiment(out, *options))
-    reference = small_experiment / "out"
     cell = "interpolate-ape-seed1"
-    assert outcome(out, cell) == outcome(reference, cell)
+    assert outcome(out, cell) == outcome(small_experiment / "out", cell)
     assert files_of(out / "data") == files_of(demo)

@@ -38,8 +38,9 @@ SelectTypeParameters=CR_CPU
 ReturnToService=2
 MpiDefault=none
 KillWait=5
-NodeName=DEFAULT NodeHostname={host} NodeAddr=127.0.0.1 CPUs=1 State=UNKNOWN
-NodeName=node[1-2] Port=[{first_port}-{last_port}]
+SchedulerParameters=bf_interval=1,sched_interval=2
+NodeName=DEFAULT CPUs=1 State=UNKNOWN
+NodeName=node[1-2] NodeHostname={host} NodeAddr=127.0.0.1 Port=[{first_port}-{last_port}]
 PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
 

@@ -41,7 +41,7 @@ def test_figures_of_a_killed_run_do_not_stand_in_the_way(tmp_path, drawn):
 def test_a_result_without_a_field_is_refused_with_its_name(tmp_path):
     path = tmp_path / "token-scores.json"
     base.publish(tmp_path, "token-scores", {}, {"models": ["ape", "shape"]}, {})
-    with pytest.raises(UserError, match=r"shape-fairseq token-scores .*field \w+ is missing"):
+    with pytest.raises(UserError, match=r"is missing\).*run shape-fairseq token-scores again"):
         base.read(path)
     whole = path.read_text()
     path.write_text(whole[:-20])

@@ -146,6 +146,7 @@ def test_better_means_better_than_chance(scored):
 
     assert verdict(0.3, 0.2).verdict == HOLDS
     assert verdict(0.2, 0.3).verdict == FAILS
+    assert verdict(0.9, 0.95).verdict == UNKNOWN  # nothing is translated
     close = verdict(0.21, 0.2)
     assert close.verdict == UNDECIDED and "paired bootstrap" in close.measured
 

@@ -2,13 +2,13 @@
 
 import json
 import shutil
-import subprocess
 import sys
 
 import pytest
 
 from shape_fairseq.analysis import report
 from shape_fairseq.errors import UserError
+from tests import processes
 
 
 def test_the_report_shows_what_was_measured_and_needs_no_network(runs):
@@ -60,9 +60,6 @@ def test_the_runs_of_several_seeds_are_shown_one_after_the_other(runs):
     assert "<h3>EXTRAPOLATE seed2</h3>" in (runs / "report.html").read_text()
 
 
-COMMANDS = ("similarity", "swap", "length_bleu", "token_scores", "curves", "lengths", "speed")
-
-
 def imported_by(code: str, blocked: tuple[str, ...] = ()) -> str:
     """Which of the heavy packages some code imports, in a process of its own."""
     program = f"""
@@ -72,23 +69,9 @@ for name in {blocked}:
 {code}
 print([name for name in ("torch", "fairseq", "matplotlib") if sys.modules.get(name)])
 """
-    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    result = processes.run(sys.executable, "-c", program)
     assert result.returncode == 0, result.stderr
     return result.stdout.splitlines()[-1]
-
-
-def test_options_of_analyses_need_neither_torch_nor_fairseq():
-    code = """
-import importlib, contextlib
-for name in {names}:
-    module = importlib.import_module(name)
-    with contextlib.suppress(SystemExit):
-        module.main(["--help"])
-"""
-    names = [f"shape_fairseq.analysis.{name}" for name in (*COMMANDS, "report")]
-    commands = ("averaging", "scoring", "significance", "max_shift", "tables")
-    names += [f"shape_fairseq.evaluation.{name}" for name in commands]
-    assert imported_by(code.replace("{names}", str(names))) == "[]"
 
 
 def test_the_report_and_tables_are_made_without_torch(runs):
@@ -108,18 +91,13 @@ def screenshot(page, image, width: int, dark: bool):
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     if not chromium:
         pytest.skip("no Chromium to look at the report with (Debian: apt-get install chromium)")
-    subprocess.run(
-        [
-            *(chromium, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"),
-            *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
-            *("--hide-scrollbars", f"--user-data-dir={image}-profile"),
-            f"--blink-settings=preferredColorScheme={0 if dark else 1}",
-            *(f"--screenshot={image}", f"--window-size={width},3000", page.as_uri()),
-        ],
-        check=True,
-        capture_output=True,
-        timeout=120,
-    )
+    options = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync"]
+    options += ["--disable-background-networking", "--disable-component-update"]
+    options += ["--hide-scrollbars", f"--user-data-dir={image}-profile"]
+    options += [f"--blink-settings=preferredColorScheme={0 if dark else 1}"]
+    options += [f"--screenshot={image}", f"--window-size={width},3000"]
+    result = processes.run(chromium, *options, page.as_uri())
+    assert result.returncode == 0, result.stderr
     from matplotlib.image import imread
 
     return imread(image)[..., :3]

@@ -2,6 +2,7 @@ import pytest
 
 from shape_fairseq.errors import UserError
 from shape_fairseq.evaluation.cells import by_data
+from shape_fairseq.evaluation.results import title_of
 
 
 def test_seeds_that_differ_in_more_are_not_averaged(make_result, only):
@@ -16,7 +17,9 @@ def test_seeds_that_differ_in_more_are_not_averaged(make_result, only):
 
 
 def test_models_that_the_paper_does_not_have_come_last(make_result, only):
-    cells = only(make_result(model="rope"), make_result(model="shape", max_shift=40))
+    rope = make_result(model="rope")
+    assert title_of(rope) == "RoPE"
+    cells = only(rope, make_result(model="shape", max_shift=40))
     papers = [("ape", None), ("rpe", None), ("shape", None)]
     assert cells.variants("vanilla") == [*papers, ("rope", None), ("shape", 40)]
     assert cells.variants("interpolate") == papers

@@ -40,6 +40,7 @@ DEMO = RECIPES / "demo.toml"
         ("training=3", "training must be a section"),
         ("training.options='", "training.options cannot be split into words"),
         ("name=../up", "name must be letters"),
+        ("cluster={kind = 'slurm'}", "cluster.gpus is missing"),
         ("updates", "--set updates: give KEY=VALUE"),
     ],
 )

@@ -10,17 +10,19 @@ from shape_fairseq.modules.blockwise_attention import (
     add_by_distance,
     blocks,
     blockwise_relative_attention,
+    clipped_distances,
+    draw_kept,
     sum_by_distance,
 )
 from shape_fairseq.modules.relative_attention import (
     RelativeMultiheadAttention,
-    clipped_distances,
     joint_mask,
     relative_attention,
 )
 from tests.shape_fairseq.modules.shaw import causal_mask, padding_mask, reference_attention
 
 TINY_BLOCKS = BlockLimits(queries=3, scores=40)
+SHORT = BlockLimits(queries=3, scores=40, short=8)  # one piece up to 8 keys, blocks beyond
 HEADS = 2
 
 
@@ -54,16 +56,17 @@ def assert_same(ours, theirs, inputs, upstream):
     max_distance=st.integers(0, 5),
     block_queries=st.integers(1, 5),
     block_scores=st.integers(1, 60),
+    short=st.sampled_from([0, 8]),
     causal=st.booleans(),
     left=st.booleans(),
     data=st.data(),
 )
 def test_every_blocking_equals_the_papers_formula(
-    length, max_distance, block_queries, block_scores, causal, left, data
+    length, max_distance, block_queries, block_scores, short, causal, left, data
 ):
     lengths = data.draw(st.lists(st.integers(1, length), min_size=1, max_size=2))
     torch.manual_seed(data.draw(st.integers(0, 100)))
-    inputs = random_inputs(len(lengths) * HEADS, length, length, max_distance)
+    inputs = random_inputs(len(lengths) * HEADS, length, length, max_distance, width=8)
     padding = padding_mask(lengths, length, left)
     blocked = padding.repeat_interleave(HEADS, 0)[:, None, :].expand(-1, length, -1)
     if causal:
@@ -73,7 +76,7 @@ def test_every_blocking_equals_the_papers_formula(
         *inputs,
         joint_mask(None, padding, HEADS, torch.double),
         causal,
-        limits=BlockLimits(block_queries, block_scores),
+        limits=BlockLimits(block_queries, block_scores, short),
     )
     assert ours.isfinite().all()
     theirs = reference_attention(*inputs, blocked & visible)
@@ -95,13 +98,14 @@ def test_real_blocks_equal_the_dense_form_around_every_boundary(length, causal):
     earlier=st.integers(0, 9),
     max_distance=st.integers(0, 4),
     causal=st.booleans(),
+    limits=st.sampled_from([TINY_BLOCKS, SHORT]),
 )
 @settings(deadline=None)
-def test_queries_may_be_the_last_positions_only(queries, earlier, max_distance, causal):
+def test_queries_may_be_the_last_positions_only(queries, earlier, max_distance, causal, limits):
     keys = earlier + queries
-    inputs = random_inputs(2, queries, keys, max_distance)
+    inputs = random_inputs(2, queries, keys, max_distance, width=8)
     theirs, _ = relative_attention(*inputs, causal_mask(keys)[earlier:] if causal else None)
-    ours = blockwise_relative_attention(*inputs, causal=causal, limits=TINY_BLOCKS)
+    ours = blockwise_relative_attention(*inputs, causal=causal, limits=limits)
     assert_same(ours, theirs, inputs, torch.randn_like(theirs))
 
 
@@ -140,36 +144,47 @@ def test_blocks_cover_every_query_of_every_sequence_once(n, queries, earlier, he
     assert seen.eq(1).all()
 
 
-def test_dropout_has_the_gradients_of_what_was_dropped():
+@pytest.mark.parametrize("limits", [TINY_BLOCKS, SHORT])
+def test_dropout_has_the_gradients_of_what_was_dropped(limits):
     """Numeric differences, with the same weights dropped every time."""
-    inputs = random_inputs(2, 7, 7, max_distance=2)
+    inputs = random_inputs(2, 7, 7, max_distance=2, width=8)
 
     def attend(*tensors):
         torch.manual_seed(3)
-        return blockwise_relative_attention(*tensors, causal=True, dropout=0.4, limits=TINY_BLOCKS)
+        return blockwise_relative_attention(*tensors, causal=True, dropout=0.4, limits=limits)
 
     assert torch.autograd.gradcheck(attend, inputs)
     assert not attend(*inputs).allclose(blockwise_relative_attention(*inputs, causal=True))
 
 
-def test_dropout_keeps_the_expectation():
+@pytest.mark.parametrize("width", [3, 8])  # 8: as one short piece
+def test_dropout_keeps_the_expectation(width):
     torch.manual_seed(0)
-    inputs = random_inputs(1, 6, 6, max_distance=2)
+    inputs = random_inputs(1, 6, 6, max_distance=2, width=width)
     with torch.no_grad():
         plain = blockwise_relative_attention(*inputs)
         many = [t.expand(40_000, -1, -1) for t in inputs[:3]] + inputs[3:]
         dropped = blockwise_relative_attention(*many, dropout=0.3)
-    torch.testing.assert_close(dropped.mean(0, keepdim=True), plain, atol=0.02, rtol=0)
+    torch.testing.assert_close(dropped.mean(0, keepdim=True), plain, atol=0.03, rtol=0)
     assert blockwise_relative_attention(*inputs, dropout=1.0).abs().max() == 0
 
 
+@pytest.mark.parametrize("dropout", [0.0, 0.1, 0.5, 0.99999, 1.0])
+def test_the_share_of_dropped_weights_is_what_was_asked_for(dropout):
+    kept = draw_kept(torch.ones(1_000_003), dropout, torch.Generator().manual_seed(1))
+    assert set(kept.tolist()) <= {0.0, 1.0}
+    assert abs(kept.mean().item() - (1 - dropout)) < 0.002
+    assert abs(kept[::4].mean() - kept[3::4].mean()) < 0.005  # all bits of a number are random
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision_stays_near_single_precision_and_finite(dtype):
+@pytest.mark.parametrize("length", [30, 150])  # in one piece, and in blocks
+def test_half_precision_stays_near_single_precision_and_finite(length, dtype):
     torch.manual_seed(0)
-    inputs = random_inputs(4, 150, 150, max_distance=16, width=16, dtype=torch.float32)
+    inputs = random_inputs(4, length, length, max_distance=16, width=32, dtype=torch.float32)
     halves = [t.detach().to(dtype).requires_grad_() for t in inputs]
-    upstream = torch.randn(4, 150, 16)
-    mask = joint_mask(None, padding_mask([150, 3], 150, left=True), HEADS, dtype)
+    upstream = torch.randn(4, length, 32)
+    mask = joint_mask(None, padding_mask([length, 3], length, left=True), HEADS, dtype)
     single = blockwise_relative_attention(*inputs, mask.float(), causal=True)
     half = blockwise_relative_attention(*halves, mask, causal=True)
     assert half.dtype == dtype

@@ -4,9 +4,9 @@ from fairseq.modules import MultiheadAttention
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shape_fairseq.modules.blockwise_attention import clipped_distances
 from shape_fairseq.modules.relative_attention import (
     RelativeMultiheadAttention,
-    clipped_distances,
     joint_mask,
     relative_attention,
 )
