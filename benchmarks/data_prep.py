@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import accumulate, cycle, islice
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from data_prep.settings import make_all
 from shape_fairseq.files import read_lines
 from shape_fairseq.parallel import available_cores
 from shape_fairseq.text.bpe import apply, count_words, learn
+from shape_fairseq.text.bpe_engines import PythonEngine, best_engine
 from shape_fairseq.text.bpe_learning import learn_merges
 from shape_fairseq.text.detokenize import detokenize_lines
 from shape_fairseq.text.statistics import describe_folder
@@ -280,8 +282,12 @@ def measure(scratch: Path, raw: Path, lines: int, merges: int, rounds: int) -> N
         f"{BIN}/subword-nmt apply-bpe --num-workers {CORES} -c {scratch}/nmt_codes"
         f" -i {files[1]} -o {out}"
     )
-    times = race(lambda: apply(codes, files[1], out), shell(tool), rounds, scratch)
-    total += report("apply BPE", f"subword-nmt apply-bpe -j {CORES}", lines, times, 2 * WMT_PAIRS)
+    for engine in (PythonEngine, best_engine()):  # The last one is what WMT'16 would take.
+        work = partial(apply, codes, files[1], out, engine=engine)
+        times = race(work, shell(tool), rounds, scratch)
+        stage = f"apply BPE, {engine.__name__.removesuffix('Engine')}"
+        minutes = report(stage, f"subword-nmt apply-bpe -j {CORES}", lines, times, 2 * WMT_PAIRS)
+    total += minutes
 
     encoded, text, dictionary = (scratch / name for name in ("encoded", "text", "dictionary"))
     for path in files:

@@ -1,4 +1,4 @@
-"""Speed and memory of APE, SHAPE, RPE, and RPE as others compute it, at growing lengths.
+"""Speed and memory of all models, and of RPE as others compute it, at growing lengths.
 
 All models take turns, so that a noisy machine slows all of them; a speed is the median of a model's
 ratios to fairseq's own `transformer` (APE), turn by turn. Models are transformer-base with random
@@ -26,25 +26,22 @@ from torch.nn import functional
 import shape_fairseq.models  # noqa: F401 - registers the models
 from benchmarks.lookup_attention import LookupMultiheadAttention, lookup_attention
 from shape_fairseq.analysis import base, figures
-from shape_fairseq.analysis.models import device
-from shape_fairseq.analysis.speed import Step, in_turns, peak_memory, summarize
+from shape_fairseq.analysis.compute.models import choose_device
+from shape_fairseq.analysis.compute.speed import Step, in_turns, peak_memory, summarize
 from shape_fairseq.errors import run
 from shape_fairseq.evaluation.results import versions
-from shape_fairseq.evaluation.tables import Table
-from shape_fairseq.models.transformer_rpe import DEFAULT_MAX_RELATIVE_DISTANCE
+from shape_fairseq.evaluation.table import Table
+from shape_fairseq.model_names import MODELS
 from shape_fairseq.modules.blockwise_attention import blockwise_relative_attention
 from shape_fairseq.modules.relative_attention import RelativeMultiheadAttention
 
 NAME = "bench"
+MAX_RELATIVE_DISTANCE = int(MODELS["rpe"].options["--max-relative-distance"])
 LENGTHS = (27, 270, 512, 1024, 2048)  # 27 and 270: VANILLA and INTERPOLATE on average
 LOOKUP = "lookup"
-TITLES = {"ape": "APE", "shape": "SHAPE", "rpe": "RPE", LOOKUP: "RPE, T×T×d"}
-ARCHITECTURES = {
-    "ape": "transformer",
-    "shape": "transformer_shape",
-    "rpe": "transformer_rpe",
-    LOOKUP: "transformer_rpe",
-}
+TITLES = {name: model.title for name, model in MODELS.items()} | {LOOKUP: "RPE, T×T×d"}
+ARCHITECTURES = {name: model.architecture for name, model in MODELS.items()}
+ARCHITECTURES[LOOKUP] = ARCHITECTURES["rpe"]
 WIDTH, HEADS, LAYERS = 512, 8, 12
 WARM_UP_TOKENS = 4  # of generation; the other levels warm up while their memory is watched
 
@@ -93,10 +90,12 @@ def times_faster_than_lookup(cell: dict) -> float:
     return cell["rpe"]["speed"] / cell[LOOKUP]["speed"]
 
 
-def extra_memory(cell: dict) -> float:
-    return cell["rpe"]["memory"] / cell["ape"]["memory"] - 1
+def extra_memory_of(model: str) -> Callable[[dict], float]:
+    return lambda cell: cell[model]["memory"] / cell["ape"]["memory"] - 1
 
 
+SHOWN = (27, 270, 1024)
+NEWER = {"cape": 0.97, "randomized": 0.97, "rope": 0.97, "alibi": 0.92, "t5_bias": 0.92}
 GOALS = (
     Goal("SHAPE training step / APE", "training", LENGTHS, speed_of("shape"), 0.99),
     Goal("RPE training step / APE", "training", (27,), speed_of("rpe"), 0.95),
@@ -107,10 +106,19 @@ GOALS = (
         for level in ("kernel", "causal kernel", "attention", "causal attention")
     ),
     *(
-        Goal(f"RPE {level}'s extra memory", level, (2048,), extra_memory, 0.25, at_most=True)
+        Goal(f"RPE {level}'s extra memory", level, (2048,), extra_memory_of("rpe"), 0.25, True)
         for level in ("kernel", "causal kernel", "attention", "causal attention")
     ),
+    *(
+        Goal(f"RoPE {level}'s extra memory", level, (2048,), extra_memory_of("rope"), 0.25, True)
+        for level in ("attention", "causal attention")
+    ),
     Goal("RPE beam-4 generation / APE", "beam 4", LENGTHS, speed_of("rpe"), 0.90),
+    *(
+        Goal(f"{MODELS[model].title} {what} / APE", level, SHOWN, speed_of(model), wanted)
+        for model, wanted in NEWER.items()
+        for level, what in (("training", "training step"), ("beam 4", "beam-4 generation"))
+    ),
 )
 
 
@@ -122,13 +130,16 @@ def attention_module(model: str, causal: bool) -> nn.Module:
     """The self-attention of one layer of transformer-base."""
     if model == "ape":
         return MultiheadAttention(WIDTH, HEADS, self_attention=True)
-    kind = LookupMultiheadAttention if model == LOOKUP else RelativeMultiheadAttention
-    return kind(
-        *(WIDTH, HEADS),
-        self_attention=True,
-        max_relative_distance=DEFAULT_MAX_RELATIVE_DISTANCE,
-        causal=causal,
-    )
+    if model == LOOKUP:
+        distance = MAX_RELATIVE_DISTANCE
+        build = partial(LookupMultiheadAttention, max_relative_distance=distance, causal=causal)
+    else:
+        options = argparse.Namespace()
+        model_class = ARCH_MODEL_REGISTRY[ARCHITECTURES[model]]
+        model_class.check_options(options)  # fills in the defaults
+        side = SimpleNamespace(attention_heads=HEADS, embed_dim=WIDTH)
+        build = model_class.attention_builder(options, side, causal)
+    return build(WIDTH, HEADS, self_attention=True)
 
 
 def stock_kernel(query: Tensor, key: Tensor, value: Tensor, *_, mask: Tensor | None) -> Tensor:
@@ -148,7 +159,7 @@ def kernel_steps(causal: bool) -> Callable:
             for _ in range(4)
         ]
         *inputs, above = heads
-        distances = 2 * DEFAULT_MAX_RELATIVE_DISTANCE + 1
+        distances = 2 * MAX_RELATIVE_DISTANCE + 1
         inputs += [torch.randn(distances, width, device=conditions.where) for _ in range(2)]
         for tensor in inputs:
             tensor.requires_grad_()
@@ -259,7 +270,7 @@ def training_steps(models: tuple[str, ...], length: int, conditions: Conditions)
 
 
 def position_steps(models: tuple[str, ...], length: int, conditions: Conditions) -> dict[str, Step]:
-    """The position embedding of a batch, all that SHAPE does otherwise than APE."""
+    """The position embedding of a batch, all that SHAPE and its like do otherwise than APE."""
     words = vocabulary(conditions.vocabulary)
     tokens = random_sample(length, words, conditions)["target"]
 
@@ -300,11 +311,13 @@ def generation_steps(beam: int) -> Callable:
 
 
 ALL = tuple(TITLES)
-ATTENTION = ("ape", "rpe", LOOKUP)
+KERNELS = ("ape", "rpe", LOOKUP)
+ATTENTION = ("ape", "rpe", "rope", "alibi", "t5_bias", LOOKUP)
+POSITIONS = ("ape", "shape", "cape", "randomized")
 LEVELS = {
-    "positions": Level("position embedding", ("ape", "shape"), 21, position_steps),
-    "kernel": Level("attention, no projections", ATTENTION, 7, kernel_steps(False)),
-    "causal kernel": Level("causal attention, no projections", ATTENTION, 7, kernel_steps(True)),
+    "positions": Level("position embedding", POSITIONS, 21, position_steps),
+    "kernel": Level("attention, no projections", KERNELS, 7, kernel_steps(False)),
+    "causal kernel": Level("causal attention, no projections", KERNELS, 7, kernel_steps(True)),
     "attention": Level("attention of an encoder layer", ATTENTION, 7, attention_steps(False)),
     "causal attention": Level("attention of a decoder layer", ATTENTION, 7, attention_steps(True)),
     "training": Level("training step", ALL, 5, training_steps),
@@ -422,7 +435,7 @@ def plot(cells: dict[str, dict[int, dict]]) -> dict:
             lengths = [length for length, cell in by_length.items() if model in cell]
             chosen = [by_length[length][model] for length in lengths]
             style = {
-                "color": figures.COLOURS.get(model, figures.OTHER_COLOURS[0]),
+                "color": figures.colour(model, list(TITLES)),
                 "marker": figures.marker(model),
                 "label": TITLES[model],
             }
@@ -464,7 +477,7 @@ def growth(cells: dict[str, dict[int, dict]]) -> Iterator[str]:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Compare the speed and memory of APE, SHAPE and RPE at growing lengths."""
+    """Compare the speed and memory of all models at growing lengths."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.speed", description=main.__doc__)
     parser.add_argument(
         "--out",
@@ -496,7 +509,7 @@ def main(arguments: list[str] | None = None) -> None:
         size="_tiny" if args.tiny else "_wmt_en_de",
         vocabulary=500 if args.tiny else 32_768,
         tokens=args.tokens,
-        where=device(args.cpu),
+        where=choose_device(args.cpu),
     )
     chosen = ["ape", *args.models]  # all speeds are relative to APE
     cells: dict[str, dict[int, dict]] = {}

@@ -23,12 +23,13 @@ from sacrebleu.metrics import BLEU
 
 from shape_fairseq.files import read_lines
 from shape_fairseq.parallel import available_cores
+from shape_fairseq.search import Search
 from shape_fairseq.text.detokenize import detokenize_joined
 from shape_fairseq.text.separator import JOIN
 
 TOP = Path(__file__).resolve().parents[1]
 BIN = Path(sys.executable).parent
-SEARCH = ("--beam", "4", "--lenpen", "0.6", "--max-len-a", "2", "--max-len-b", "50")
+SEARCH = Search().options()
 QUANTIZATIONS = ("float32", "int8")
 
 Tool = Callable[[Path, Path], list[str]]  # encoded and raw sentences to translations

@@ -123,8 +123,14 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help="default: all of the lock file")
     parser.add_argument("--lock", required=True, type=Path)
     parser.add_argument("--output", required=True, type=Path, metavar="DIR")
+    parser.add_argument("--list", action="store_true", help="only print the addresses and names")
     args = parser.parse_args()
-    for name in args.names or read_lock(args.lock):
+    files = read_lock(args.lock)
+    if args.list:
+        for name in args.names or files:
+            print(f"{files[name]['url']}  {name}")
+        return
+    for name in args.names or files:
         fetch(name, args.lock, args.output)
 
 

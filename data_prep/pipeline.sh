@@ -10,13 +10,15 @@ export PYTHONPATH="$HERE/..${PYTHONPATH:+:$PYTHONPATH}"
 export PYTHONUTF8=1
 [[ -t 2 ]] || export TQDM_DISABLE=1
 
-SRC=en
-TGT=de
+SRC=${SOURCE_LANG:-en}
+TGT=${TARGET_LANG:-de}
 PYTHON=${PYTHON:-python}
 RAW=${RAW:-}
 GROUP_SIZE=${GROUP_SIZE:-10}
 MAX_TOKENS=${MAX_TOKENS:-80}
 SWAPPED_SAMPLE=${SWAPPED_SAMPLE:-10000}
+MAX_POSITIONS=${MAX_POSITIONS:-}
+NUMBERS=()
 
 log() { printf '[%s] %s\n' "$(date +%T)" "$*" >&2; }
 
@@ -33,13 +35,40 @@ usage_or_out() {
     sed -n '2,/^$/s/^# \{0,1\}//p' "$0"
     if [[ ${1:-} == -h || ${1:-} == --help ]]; then exit 0; else exit 2; fi
   fi
-  check_installed fairseq fastBPE sacremoses
-  mkdir -p "$1" || fail "cannot create the folder $1"
-  OUT=$(cd "$1" && pwd)
+  check_languages
+  check_numbers GROUP_SIZE MAX_TOKENS SWAPPED_SAMPLE BPE_MERGES EXTRAPOLATE_LIMIT "${NUMBERS[@]}"
+  [[ -z $MAX_POSITIONS ]] || check_numbers MAX_POSITIONS
+  [[ -z $RAW || -d $RAW ]] || fail "RAW=$RAW is not a folder"
+  check_installed fairseq sacremoses
+  mkdir -p -- "$1" || fail "cannot create the folder $1"
+  OUT=$(cd -- "$1" && pwd)
+  case $OUT in
+    *[:,]*) fail "$OUT has a ':' or a ',', where fairseq takes a path apart: use another folder" ;;
+  esac
   # The stages inherit this lock, so it lasts until the last of their processes has ended.
   exec 9>"$OUT/.lock"
   flock --nonblock 9 || fail "another preparation is still running in $OUT"
   trap 'stopped $?' EXIT
+}
+
+# All that a file or the environment says is looked at before it is used, and before it is remembered.
+check_languages() {
+  local name lang
+  for name in SRC TGT; do
+    lang=${!name}
+    [[ $lang =~ ^[A-Za-z][A-Za-z0-9_]*$ ]] ||
+      fail "'$lang' is not a language: SOURCE_LANG and TARGET_LANG are names like en or de"
+  done
+  [[ $SRC != "$TGT" ]] || fail "source and target are both $SRC: set SOURCE_LANG and TARGET_LANG"
+}
+
+# check_numbers NAME...: whole numbers of at least 1.
+check_numbers() {
+  local name
+  for name; do
+    [[ ${!name} =~ ^[1-9][0-9]{0,11}$ ]] ||
+      fail "$name=${!name} is not a whole number of at least 1"
+  done
 }
 
 # Found without importing: importing fairseq takes seconds.
@@ -54,13 +83,66 @@ stopped() {
 
 # remember NAME=VALUE ...: one OUT holds the data of one set of parameters.
 remember() {
-  local file=$OUT/parameters.txt
-  if [[ ! -e $file ]]; then
-    printf '%s\n' "$@" >"$file.partial"
-    mv "$file.partial" "$file"
-  elif ! diff -q "$file" <(printf '%s\n' "$@") >/dev/null; then
-    fail "$OUT was made with $(paste -sd' ' "$file"): use these parameters or another folder"
+  local file=$OUT/parameters.txt parameters former
+  parameters=$(printf '%s\n' "$@" SOURCE_LANG="$SRC" TARGET_LANG="$TGT")
+  if [[ -e $file ]]; then
+    former=$(<"$file")
+    # Folders that do not say are older than the choice of languages.
+    [[ $former == *$'\n'SOURCE_LANG=* ]] || former+=$'\nSOURCE_LANG=en\nTARGET_LANG=de'
+    [[ $former != "$parameters" ]] || return 0
+    ! begun ||
+      fail "$OUT was made with $(paste -sd' ' "$file"): use these parameters or another folder"
+    rm -rf "$OUT/raw"
   fi
+  write_atomically "$file" "$parameters"
+}
+
+# As long as nothing but raw is complete, parameters and sources may still be put right.
+begun() {
+  local name
+  for name in tokenized bpe encoded text reference statistics dict.txt \
+    vanilla extrapolate interpolate swapped; do
+    [[ ! -e $OUT/$name ]] || return 0
+  done
+  return 1
+}
+
+write_atomically() {
+  printf '%s\n' "$2" >"$1.partial"
+  mv "$1.partial" "$1"
+}
+
+# remember_sources NAME...: one OUT holds the data of one set of sources, told by their checksums;
+# those that are downloaded are told by their addresses, as the lock file has their checksums.
+remember_sources() {
+  local record=$OUT/sources.txt sums changed
+  if [[ -n $RAW ]]; then
+    sums=$(checksums "$@") || exit 1
+  else
+    sums=$(run data_prep.download --lock "$LOCK" --output "$OUT/download" --list) || exit 1
+  fi
+  if [[ -e $record ]]; then
+    [[ $(<"$record") != "$sums" ]] || return 0
+    if begun; then
+      changed=$(diff "$record" <(printf '%s\n' "$sums") | sed -n 's/^[<>] [^ ]*  //p' | sort -u) || true
+      fail "$OUT was made from other files ($(paste -sd' ' <<<"$changed")): use those, delete $OUT" \
+        "or use another folder"
+    fi
+  elif begun; then
+    log "$OUT is older than the record of its sources: they are not compared"
+    return 0
+  fi
+  rm -rf "$OUT/raw"
+  write_atomically "$record" "$sums"
+}
+
+checksums() {
+  local name file sum
+  for name; do
+    file=$(source_file "$name") || exit 1
+    sum=$(sha256sum <"$file") || fail "$file cannot be read"
+    printf '%s  %s\n' "${sum%% *}" "$name"
+  done
 }
 
 # stage NAME FUNCTION: FUNCTION fills the folder that is its argument, which becomes $OUT/NAME.
@@ -81,6 +163,7 @@ stage() {
 # source_file NAME LOCK: print where NAME is, in RAW or downloaded.
 source_file() {
   if [[ -n $RAW ]]; then
+    [[ ! -d $RAW/$1 ]] || fail "$RAW/$1 is a folder and not a file"
     [[ -e $RAW/$1 ]] || fail "$RAW/$1 is missing"
     printf '%s\n' "$RAW/$1"
   else
@@ -90,15 +173,17 @@ source_file() {
   fi
 }
 
-# The stages from raw text on. $OUT/raw holds NAME.en and NAME.de (or .gz); the scripts set
+# The stages from raw text on. $OUT/raw holds NAME.SRC and NAME.TGT (or .gz); the scripts set
 #   TRAIN       the names of the training corpora
 #   EVALUATION  the names of the other subsets
 #   JOINED      lines "NAME PART PART ...": subsets that are made of others, for example valid
+#   NUMBERS     (optional) names of more parameters that are whole numbers
 tokenize() {
-  run shape_fairseq.text.tokenizer --input "${TRAIN[@]/#/$OUT/raw/}" --output "$1/train" --max-tokens "$MAX_TOKENS"
+  run shape_fairseq.text.tokenizer --input "${TRAIN[@]/#/$OUT/raw/}" --output "$1/train" --max-tokens "$MAX_TOKENS" \
+    --langs "$SRC" "$TGT"
   local name
   for name in "${EVALUATION[@]}"; do
-    run shape_fairseq.text.tokenizer --input "$OUT/raw/$name" --output "$1/$name"
+    run shape_fairseq.text.tokenizer --input "$OUT/raw/$name" --output "$1/$name" --langs "$SRC" "$TGT"
   done
 }
 
@@ -108,14 +193,15 @@ learn_bpe() {
 }
 
 apply_bpe() {
-  run shape_fairseq.text.bpe apply --codes "$OUT/bpe/codes" --input "$OUT"/tokenized/*.{$SRC,$TGT} --output "$1"
+  run shape_fairseq.text.bpe apply --codes "$OUT/bpe/codes" \
+    --input "$OUT"/tokenized/*."$SRC" "$OUT"/tokenized/*."$TGT" --output "$1"
 }
 
 make_settings() {
-  run data_prep.settings all --input "$OUT/encoded" --output "$1" \
-    --limit "$EXTRAPOLATE_LIMIT" --group-size "$GROUP_SIZE"
+  run data_prep.settings all --input "$OUT/encoded" --output "$1" --langs "$SRC" "$TGT" \
+    --limit "$EXTRAPOLATE_LIMIT" --group-size "$GROUP_SIZE" --max-positions ${MAX_POSITIONS:+"$MAX_POSITIONS"}
   run data_prep.settings swapped --input "$1/interpolate/train" --output "$1/swapped" \
-    --sample "$SWAPPED_SAMPLE" --group-size "$GROUP_SIZE"
+    --langs "$SRC" "$TGT" --sample "$SWAPPED_SAMPLE" --group-size "$GROUP_SIZE"
   join_subsets "$1"
 }
 
@@ -123,12 +209,12 @@ make_settings() {
 make_references() {
   local name lang order
   mkdir "$1/raw"
-  run shape_fairseq.text.clean --input "${EVALUATION[@]/#/$OUT/raw/}" --output "$1/raw"
+  run shape_fairseq.text.clean --input "${EVALUATION[@]/#/$OUT/raw/}" --output "$1/raw" --langs "$SRC" "$TGT"
   for name in "${EVALUATION[@]}"; do
     [[ $(wc -l <"$1/raw/$name.$TGT") -eq $(wc -l <"$OUT/encoded/$name.$TGT") ]] ||
       fail "the raw text of $name has not as many lines as its encoded text: mixed sources"
   done
-  run data_prep.settings all --input "$1/raw" --output "$1" \
+  run data_prep.settings all --input "$1/raw" --output "$1" --langs "$SRC" "$TGT" \
     --limit "$EXTRAPOLATE_LIMIT" --group-size "$GROUP_SIZE"
   rm -r "$1/raw"
   join_subsets "$1"
@@ -162,7 +248,8 @@ write_statistics() {
   else
     log "matplotlib is not installed: no length figure (pip install matplotlib)"
   fi
-  run shape_fairseq.text.statistics --input "$OUT/text" --json "$1/statistics.json" "${figure[@]}"
+  run shape_fairseq.text.statistics --input "$OUT/text" --json "$1/statistics.json" \
+    --langs "$SRC" "$TGT" "${figure[@]}"
   write_subsets "$1"
 }
 
@@ -189,7 +276,7 @@ finish() {
   stage reference make_references
   stage statistics write_statistics
   log "data-bins: started (their log is $OUT/binarize.log)"
-  run data_prep.binarize --text "$OUT/text" --dictionary "$OUT/dict.txt" --output "$OUT" \
+  run data_prep.binarize --text "$OUT/text" --dictionary "$OUT/dict.txt" --output "$OUT" --langs "$SRC" "$TGT" \
     >>"$OUT/binarize.log" 2>&1 || fail "binarizing: $(tail -n 1 "$OUT/binarize.log")"
   log "done: $OUT has the data-bins vanilla, extrapolate, interpolate and swapped"
 }

@@ -4,12 +4,15 @@
 #   bash data_prep/prepare_demo.sh OUT
 #
 # Environment variables (with their defaults):
-#   TRAIN_PAIRS=20000  VALID_PAIRS=500  TEST_PAIRS=500  SEED=1
+#   TRAIN_PAIRS=20000  VALID_PAIRS=500  TEST_PAIRS=500
+#   CORPUS_SEED=1           another corpus; the seeds of trainings are another matter
 #   NESTING=1               0 to 1: how readily clauses are added; less makes short sentences
 #   BPE_MERGES=1000         joint BPE merges
 #   EXTRAPOLATE_LIMIT=30    longest training pair of EXTRAPOLATE in subwords
 #   GROUP_SIZE=10           sentences in a sequence of INTERPOLATE
 #   SWAPPED_SAMPLE=500      training sequences in the swapped set
+#   SOURCE_LANG=en  TARGET_LANG=de    or the other way round
+#   MAX_POSITIONS=          as in data_prep/README.md
 
 SWAPPED_SAMPLE=${SWAPPED_SAMPLE:-500}
 source "$(dirname "${BASH_SOURCE[0]}")/pipeline.sh"
@@ -18,19 +21,24 @@ EXTRAPOLATE_LIMIT=${EXTRAPOLATE_LIMIT:-30}
 TRAIN_PAIRS=${TRAIN_PAIRS:-20000}
 VALID_PAIRS=${VALID_PAIRS:-500}
 TEST_PAIRS=${TEST_PAIRS:-500}
-SEED=${SEED:-1}
+CORPUS_SEED=${CORPUS_SEED:-1}
 NESTING=${NESTING:-1}
 TRAIN=(train)
 EVALUATION=(valid test)
 JOINED=
 
 generate() {
-  run data_prep.demo_corpus --output "$1" --seed "$SEED" --nesting "$NESTING" \
+  run data_prep.demo_corpus --output "$1" --seed "$CORPUS_SEED" --nesting "$NESTING" \
     --train "$TRAIN_PAIRS" --valid "$VALID_PAIRS" --test "$TEST_PAIRS"
 }
 
+NUMBERS=(TRAIN_PAIRS VALID_PAIRS TEST_PAIRS)
+[[ $CORPUS_SEED =~ ^[0-9]{1,12}$ ]] || fail "CORPUS_SEED=$CORPUS_SEED is not a whole number"
+[[ $NESTING =~ ^(0|1|0?\.[0-9]+|1\.0+|0\.)$ ]] || fail "NESTING=$NESTING is not a number from 0 to 1"
+[[ " $SRC $TGT " == " en de " || " $SRC $TGT " == " de en " ]] ||
+  fail "the demo corpus has English and German: SOURCE_LANG and TARGET_LANG are en and de"
 usage_or_out "$@"
-remember DATA=demo SEED="$SEED" NESTING="$NESTING" TRAIN_PAIRS="$TRAIN_PAIRS" VALID_PAIRS="$VALID_PAIRS" \
+remember DATA=demo SEED="$CORPUS_SEED" NESTING="$NESTING" TRAIN_PAIRS="$TRAIN_PAIRS" VALID_PAIRS="$VALID_PAIRS" \
   TEST_PAIRS="$TEST_PAIRS" MAX_TOKENS="$MAX_TOKENS" BPE_MERGES="$BPE_MERGES" \
   EXTRAPOLATE_LIMIT="$EXTRAPOLATE_LIMIT" GROUP_SIZE="$GROUP_SIZE" SWAPPED_SAMPLE="$SWAPPED_SAMPLE"
 stage raw generate

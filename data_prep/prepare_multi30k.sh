@@ -3,6 +3,7 @@
 #
 #   bash data_prep/prepare_multi30k.sh OUT            downloads 1.3 MB
 #   RAW=DIR bash data_prep/prepare_multi30k.sh OUT    takes {train,val,test_2016_flickr}.{en,de}.gz
+#   SOURCE_LANG=de TARGET_LANG=en bash data_prep/prepare_multi30k.sh OUT    German to English
 #
 # Environment variables (with their defaults):
 #   BPE_MERGES=6000         joint BPE merges
@@ -10,6 +11,8 @@
 #   GROUP_SIZE=10           sentences in a sequence of INTERPOLATE
 #   SWAPPED_SAMPLE=1000     training sequences in the swapped set
 #   MAX_TOKENS=80           longest training pair in tokens
+#   SOURCE_LANG=en  TARGET_LANG=de    the direction, or other languages of Multi30k in RAW
+#   MAX_POSITIONS=          as in data_prep/README.md
 #   LOCK=FILE               other download addresses and checksums
 
 SWAPPED_SAMPLE=${SWAPPED_SAMPLE:-1000}
@@ -38,5 +41,6 @@ collect() {
 usage_or_out "$@"
 remember DATA=multi30k MAX_TOKENS="$MAX_TOKENS" BPE_MERGES="$BPE_MERGES" \
   EXTRAPOLATE_LIMIT="$EXTRAPOLATE_LIMIT" GROUP_SIZE="$GROUP_SIZE" SWAPPED_SAMPLE="$SWAPPED_SAMPLE"
+remember_sources {train,val,test_2016_flickr}.{"$SRC","$TGT"}.gz
 stage raw collect
 build

@@ -13,6 +13,8 @@
 #   GROUP_SIZE=10           sentences in a sequence of INTERPOLATE
 #   SWAPPED_SAMPLE=10000    training sequences in the swapped set
 #   MAX_TOKENS=80           longest training pair in tokens
+#   SOURCE_LANG=en  TARGET_LANG=de    or the other way round
+#   MAX_POSITIONS=          as in data_prep/README.md
 #   LOCK=FILE               other download addresses and checksums
 
 source "$(dirname "${BASH_SOURCE[0]}")/pipeline.sh"
@@ -54,7 +56,8 @@ extract() {
   esac
   log "extracting $name"
   for lang in $SRC $TGT; do
-    tar -xzOf "$archive" "${2:+$2/}$name.$lang" >"$3/$name.$lang" ||
+    # --force-local: a colon in the path is no machine's name. A second file of that name is not joined.
+    tar -xzOf "$archive" --force-local --occurrence=1 "${2:+$2/}$name.$lang" >"$3/$name.$lang" ||
       fail "$archive has no ${2:+$2/}$name.$lang: it is damaged or another archive"
   done
 }
@@ -83,23 +86,52 @@ archives() { echo training-parallel-{europarl-v7,commoncrawl,nc-v11}.tgz; }
 # The old archive: its training and newstest texts are tokenized and BPE-encoded already.
 unpack_encoded() {
   local lang year
-  for lang in $SRC $TGT; do
-    take_encoded "train.tok.clean.bpe.32000.$lang" "$1/train.$lang"
+  tar -tzf "$RAW/$ARCHIVE" --force-local >"$1/members" ||
+    fail "$RAW/$ARCHIVE is damaged or another archive"
+  for lang in "$SRC" "$TGT"; do
+    take_encoded "train.tok.clean.bpe.32000.$lang" "$1" "train.$lang"
     for year in "${EVALUATION[@]}"; do
-      take_encoded "$year.tok.bpe.32000.$lang" "$1/$year.$lang"
+      take_encoded "$year.tok.bpe.32000.$lang" "$1" "$year.$lang"
     done
   done
+  rm "$1/members"
 }
 
+# take_encoded NAME FOLDER OUTPUT: the one file of that name, whatever folder of the archive it is in.
 take_encoded() {
+  local members
+  mapfile -t members < <(awk -v name="$1" -F/ '$NF == name' "$2/members")
+  case ${#members[@]} in
+    0) fail "$RAW/$ARCHIVE has no $1: it is damaged or another archive" ;;
+    1) ;;
+    *) fail "$RAW/$ARCHIVE has ${#members[@]} files $1 (${members[*]}): keep one of them" ;;
+  esac
   log "extracting $1"
-  tar -xzf "$RAW/$ARCHIVE" --to-stdout --wildcards --no-anchored "$1" >"$2" ||
-    fail "$RAW/$ARCHIVE has no $1: it is damaged or another archive"
+  tar -xzOf "$RAW/$ARCHIVE" --force-local --occurrence=1 "${members[0]}" >"$2/$3" ||
+    fail "$RAW/$ARCHIVE is damaged: $1 cannot be read"
+}
+
+# All that is taken from RAW.
+raw_names() {
+  local name
+  if [[ -e $RAW/$ARCHIVE ]]; then echo "$ARCHIVE"; else archives | tr ' ' '\n'; fi
+  for name in "${EVALUATION[@]/%/.$SRC}" "${EVALUATION[@]/%/.$TGT}"; do
+    if [[ -e $RAW/$name ]]; then
+      echo "$name"
+    elif [[ -e $RAW/$name.gz ]]; then
+      echo "$name.gz"
+    fi
+  done
 }
 
 usage_or_out "$@"
 remember DATA=wmt16 MAX_TOKENS="$MAX_TOKENS" BPE_MERGES="$BPE_MERGES" \
   EXTRAPOLATE_LIMIT="$EXTRAPOLATE_LIMIT" GROUP_SIZE="$GROUP_SIZE" SWAPPED_SAMPLE="$SWAPPED_SAMPLE"
+[[ " $SRC $TGT " == " en de " || " $SRC $TGT " == " de en " ]] ||
+  fail "these data are English and German: SOURCE_LANG and TARGET_LANG are en and de"
+NAMES=()
+[[ -z $RAW ]] || mapfile -t NAMES < <(raw_names)
+remember_sources "${NAMES[@]}"
 if [[ -n $RAW && -e $RAW/$ARCHIVE ]]; then
   log "using $RAW/$ARCHIVE"
   stage raw collect_newstests

@@ -4,7 +4,7 @@ import argparse
 import logging
 import random
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from shape_fairseq.command_line import positive
@@ -17,6 +17,9 @@ from shape_fairseq.text.separator import BOUNDARY, JOIN, SEPARATOR, split_joined
 
 log = logging.getLogger(__name__)
 
+# The longest sequence, its end included, that the recipes' models take: fairseq's default, and what
+# recipes/interpolate.sh says. fairseq-train ends at its first validation if there is a longer one.
+MAX_POSITIONS = {"vanilla": 1024, "extrapolate": 1024, "interpolate": 4096}
 
 Pair = tuple[str, str]
 
@@ -57,6 +60,20 @@ def interpolate(pairs: Iterable[Pair], group_size: int) -> Iterator[Pair]:
         yield tuple(JOIN.join(pair[side] for _, pair in group) for side in (0, 1))
 
 
+def check_positions(pairs: Iterable[Pair], title: str, positions: int) -> Iterator[Pair]:
+    """The same pairs; one that is too long for the model to evaluate is refused."""
+    for number, pair in enumerate(pairs, start=1):
+        longest = max(len(side.split()) for side in pair) + 1
+        if longest > positions:
+            raise UserError(
+                f"{title} line {number:,} has {longest:,} subwords with its end, more than"
+                f" {positions:,} positions, and fairseq would stop there: shorten or remove it in"
+                f" the raw text, or run with MAX_POSITIONS={longest} and train with"
+                f" --max-source-positions {longest} --max-target-positions {longest}"
+            )
+        yield pair
+
+
 def swap(line: str) -> str:
     """X2 ... Xn, X1 from X1 ... Xn: the swapped order of the paper's experiment 1."""
     first, *others = split_joined(line)
@@ -88,7 +105,13 @@ def write_pairs(pairs: Iterable[Pair], prefix: Path, langs: tuple[str, str]) -> 
 
 
 def make_setting(
-    setting: str, source: Path, output: Path, langs: tuple[str, str], limit: int, group_size: int
+    setting: str,
+    source: Path,
+    output: Path,
+    langs: tuple[str, str],
+    limit: int,
+    group_size: int,
+    max_positions: int | None = None,
 ) -> None:
     """Write one setting of all subsets of a folder; only `train` is ever filtered."""
     counts: Counter = Counter()
@@ -99,16 +122,27 @@ def make_setting(
                 pairs = interpolate(pairs, group_size)
             elif setting == "extrapolate" and name == "train":
                 pairs = extrapolate(pairs, limit)
+            if max_positions and name != "train":
+                pairs = check_positions(pairs, f"{setting}: {source / name}", max_positions)
             written = write_pairs(pairs, folder / name, langs)
             summary = _summary(setting, counts[name], written, group_size)
             log.info("%s %s: %s", setting, name, summary)
 
 
 def make_all(
-    source: Path, output: Path, langs: tuple[str, str], limit: int, group_size: int
+    source: Path,
+    output: Path,
+    langs: tuple[str, str],
+    limit: int,
+    group_size: int,
+    max_positions: Mapping[str, int] | None = None,
 ) -> None:
     """Write the three settings at the same time, each into its own folder."""
-    jobs = [(setting, source, output / setting, langs, limit, group_size) for setting in SETTINGS]
+    positions = max_positions or {}
+    jobs = [
+        (setting, source, output / setting, langs, limit, group_size, positions.get(setting))
+        for setting in SETTINGS
+    ]
     for _ in map_chunks(_make_settings, jobs, chunk_size=1):
         pass
 
@@ -170,6 +204,16 @@ def main() -> None:
         command.add_argument("--langs", nargs=2, default=("en", "de"), metavar=("SRC", "TGT"))
         command.add_argument("--limit", type=positive, default=50, help="default: %(default)s")
         command.add_argument("--group-size", type=positive, default=10, help="default: %(default)s")
+        if setting == "all":
+            command.add_argument(
+                "--max-positions",
+                type=positive,
+                nargs="?",
+                const=0,
+                metavar="N",
+                help="refuse longer validation and test sequences; without N, those that the"
+                f" recipes' models do not take ({MAX_POSITIONS})",
+            )
         if setting == "swapped":
             command.add_argument("--sample", type=positive, default=10_000, help="default: 10000")
             command.add_argument("--seed", type=int, default=1, help="default: %(default)s")
@@ -178,7 +222,10 @@ def main() -> None:
     if args.command == "swapped":
         make_swapped(args.input, args.output, langs, args.sample, args.group_size, args.seed)
     elif args.command == "all":
-        make_all(args.input, args.output, langs, args.limit, args.group_size)
+        limits = None
+        if args.max_positions is not None:
+            limits = {name: args.max_positions or MAX_POSITIONS[name] for name in SETTINGS}
+        make_all(args.input, args.output, langs, args.limit, args.group_size, limits)
     else:
         make_setting(args.command, args.input, args.output, langs, args.limit, args.group_size)
 

@@ -9,18 +9,17 @@
 
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 arguments 1 "$@"
-if [[ ${ARCH_SIZE:-base} == base ]]; then
-  BATCH_TOKENS=${BATCH_TOKENS:-458752}
-  MAX_TOKENS=${MAX_TOKENS:-3584}
-  UPDATES=${UPDATES:-50000}
-  SAVE_EVERY=${SAVE_EVERY:-1250}
-fi
-choose_size
-if [[ $ARCH_SIZE == base ]]; then
-  WARMUP=4000
-  LR=0.001
-fi
-WARMUP_INIT_LR=1e-07
-# The page's dropout of 0.3 is for the big model; the paper's is the base one.
-DROPOUT=(--dropout 0.1)
-train scaling_nmt "$1"
+
+# For APE on one GPU; the other models differ in --arch as in recipes/vanilla.sh. The page's dropout
+# of 0.3 is for the big model; the paper's is the base one.
+train scaling_nmt "$1" \
+  fairseq-train data/vanilla --user-dir shape_fairseq \
+  --task translation --source-lang en --target-lang de \
+  --arch transformer_wmt_en_de --share-all-embeddings --dropout 0.1 \
+  --optimizer adam --adam-betas '(0.9, 0.98)' --adam-eps 1e-8 --weight-decay 0.0 --clip-norm 0.0 \
+  --lr-scheduler inverse_sqrt --lr 0.001 --warmup-updates 4000 --warmup-init-lr 1e-07 \
+  --criterion label_smoothed_cross_entropy --label-smoothing 0.1 \
+  --max-tokens 3584 --update-freq 128 --max-update 50000 --fp16 --seed 1 \
+  --save-dir checkpoints/scaling_nmt-ape-seed1 --log-file checkpoints/scaling_nmt-ape-seed1/train.log \
+  --save-interval-updates 1250 --keep-interval-updates 10 --no-epoch-checkpoints \
+  --required-batch-size-multiple 1 --num-workers 2 --log-interval 100 --ddp-backend pytorch_ddp

@@ -18,23 +18,24 @@ case $SETTING in
   vanilla | extrapolate | interpolate) ;;
   *) fail "SETTING must be vanilla, extrapolate or interpolate, not '$SETTING'" ;;
 esac
+# The sets that valid is made of.
+valid_subsets() { awk -F '\t' '$1 == "valid" { print $2 }' "$DATA/statistics/subsets.tsv"; }
+
 for shift in $SHIFTS; do
   [[ $shift =~ ^(0|[1-9][0-9]*)$ ]] || fail "SHIFTS must be whole numbers, not '$shift'"
 done
-check_data "$SETTING"
 SAVE=${SAVE:-checkpoints/tune-$SETTING}
-# The sets that valid is made of.
-SUBSETS=$(awk -F '\t' '$1 == "valid" { print $2 }' "$DATA/statistics/subsets.tsv")
 RESULTS=$SAVE/results
 results=()
 for shift in $SHIFTS; do
-  log "maximum shift $shift"
-  SAVE=$SAVE/max-shift-$shift MAX_SHIFT=$shift bash "$RECIPES/$SETTING.sh" shape
+  save=$SAVE/max-shift-$shift
   result=$RESULTS/$SETTING-shape-k$shift-seed${SEED:-1}.json
+  SAVE=$save MAX_SHIFT=$shift bash "$RECIPES/$SETTING.sh" shape
   # A dry run has no folder that could be evaluated.
-  if [[ -z $DRY_RUN && ! -e $result ]]; then
-    SUBSETS=$SUBSETS RESULTS=$RESULTS bash "$RECIPES/evaluate.sh" "$SAVE/max-shift-$shift"
+  if [[ ${DRY_RUN:-0} == 0 && ! -e $result ]]; then
+    SUBSETS=$(valid_subsets) RESULTS=$RESULTS bash "$RECIPES/evaluate.sh" "$save"
   fi
   results+=("$result")
 done
-run "$PYTHON" -m shape_fairseq max-shift "${results[@]}"
+choice=("$PYTHON" -m shape_fairseq max-shift "${results[@]}")
+if [[ ${DRY_RUN:-0} == 0 ]]; then "${choice[@]}"; else printf '%s\n' "${choice[*]@Q}"; fi

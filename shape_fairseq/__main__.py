@@ -1,13 +1,16 @@
 """The command line of shape-fairseq."""
 
-import argparse
 import importlib
 import sys
 from pathlib import Path
 
+from .command_line import Parser
+from .errors import run
+
 # Modules are imported when they are asked for: some need seconds to import torch.
 COMMANDS = {
     "user-dir": (None, "print this package's path, for fairseq-train --user-dir $(...)"),
+    "experiment": (".experiment.command", "run a whole experiment, described in a TOML file"),
     "average": (".evaluation.averaging", "average the last checkpoints of a training"),
     "score": (".evaluation.scoring", "score translations with sacreBLEU, write a result file"),
     "significance": (".evaluation.significance", "paired bootstrap of results against APE"),
@@ -28,7 +31,7 @@ COMMANDS = {
 
 def main() -> None:
     """Run one subcommand of `shape-fairseq`."""
-    parser = argparse.ArgumentParser(prog="shape-fairseq", description=main.__doc__)
+    parser = Parser(prog="shape-fairseq", description=main.__doc__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, (_, help_text) in COMMANDS.items():
         commands.add_parser(name, help=help_text)
@@ -38,8 +41,6 @@ def main() -> None:
         parser.parse_args()
         print(Path(__file__).resolve().parent)
         return
-    from .errors import run
-
     run(lambda: importlib.import_module(module, "shape_fairseq").main(sys.argv[2:]))
 
 

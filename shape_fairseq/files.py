@@ -4,11 +4,12 @@ import gzip
 import hashlib
 import os
 import shutil
+import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import zip_longest
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 from tqdm import tqdm
 
@@ -24,29 +25,35 @@ def open_text(path: Path) -> BinaryIO:
     if path.suffix != ".gz" and path.exists():
         return open(path, "rb")
     if packed.exists():
-        return gzip.open(packed, "rb")
+        return cast(BinaryIO, gzip.open(packed, "rb"))
     raise UserError(f"{path} is missing")
+
+
+@contextmanager
+def _open_checked(path: Path) -> Iterator[BinaryIO]:
+    """Open a text; one that is packed and damaged is named when its damage is met."""
+    with open_text(path) as file:
+        try:
+            yield file
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise UserError(f"{path} is damaged ({error}): download or pack it again") from error
 
 
 def read_lines(path: Path) -> Iterator[bytes]:
     """The lines of a file, split at the line feed and at nothing else."""
     # Binary mode, because text mode also breaks lines at a lone carriage return, and
     # str.splitlines at U+2028 and others: either would shift source against target.
-    with open_text(path) as lines:
-        try:
-            for line in lines:
-                yield line.removesuffix(b"\n")
-        except (EOFError, gzip.BadGzipFile) as error:
-            raise UserError(f"{path} is damaged: {error}") from error
+    with _open_checked(path) as lines:
+        for line in lines:
+            yield line.removesuffix(b"\n")
 
 
 def read_pairs(source: Path, target: Path) -> Iterator[tuple[bytes, bytes]]:
     """The line pairs of two files, which must have equally many lines."""
-    ended = object()
-    pairs = zip_longest(read_lines(source), read_lines(target), fillvalue=ended)
+    pairs = zip_longest(read_lines(source), read_lines(target))
     for number, (source_line, target_line) in enumerate(pairs, start=1):
-        if source_line is ended or target_line is ended:
-            shorter, longer = (source, target) if source_line is ended else (target, source)
+        if source_line is None or target_line is None:
+            shorter, longer = (source, target) if source_line is None else (target, source)
             raise UserError(
                 f"{shorter} ends after {number - 1:,} lines but {longer} goes on:"
                 " a parallel text needs equally many lines on both sides"
@@ -56,7 +63,7 @@ def read_pairs(source: Path, target: Path) -> Iterator[tuple[bytes, bytes]]:
 
 def count_lines(path: Path) -> int:
     """How many lines a file has."""
-    with open_text(path) as file:
+    with _open_checked(path) as file:
         blocks = iter(lambda: file.read(1 << 20), b"")
         lines, last = 0, b"\n"
         for last in blocks:
@@ -94,7 +101,7 @@ def atomic_outputs(*paths: Path) -> Iterator[list[BinaryIO]]:
     partials = [Path(f"{path}{PARTIAL}") for path in paths]
     try:
         with ExitStack() as stack:
-            files = []
+            files: list[BinaryIO] = []
             for partial in partials:
                 partial.parent.mkdir(parents=True, exist_ok=True)
                 files.append(stack.enter_context(open(partial, "wb")))

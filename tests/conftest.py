@@ -9,12 +9,14 @@ from pathlib import Path
 
 import pytest
 
-TOP = Path(__file__).resolve().parents[1]
+from tests import processes
 
 
 @pytest.fixture(scope="session")
 def multi30k() -> Path:
-    folder = Path(os.environ.get("SHAPE_MULTI30K", TOP.parent / "shared" / "multi30k"))
+    folder = Path(
+        os.environ.get("SHAPE_MULTI30K", processes.REPOSITORY.parent / "shared" / "multi30k")
+    )
     if not (folder / "train.en.gz").exists():
         pytest.skip("Multi30k is not here: set SHAPE_MULTI30K to its folder")
     return folder
@@ -36,34 +38,24 @@ def first_lines_of_multi30k(multi30k, tmp_path):
     return write
 
 
-def environment(**variables: object) -> dict[str, str]:
-    """The environment of a command: this Python and this project first."""
-    inherited = {k: v for k, v in os.environ.items() if k not in ("RAW", "LOCK")}
-    path = os.pathsep.join([str(Path(sys.executable).parent), inherited["PATH"]])
-    chosen = {name: str(value) for name, value in variables.items()}
-    return inherited | {"PATH": path, "PYTHON": sys.executable, "PYTHONPATH": str(TOP)} | chosen
-
-
 class Commands:
     """Runs the commands of data_prep as a user would."""
 
-    environment = staticmethod(environment)
+    def environment(self, **variables: object) -> dict[str, str]:
+        """What the person who runs the tests has set for data_prep does not reach it."""
+        return processes.environment(only=set(os.environ) - {"RAW", "LOCK"}, **variables)
 
-    def module(self, name: str, *arguments: object, **kwargs) -> subprocess.CompletedProcess:
+    def module(self, name: str, *arguments: object, **options) -> subprocess.CompletedProcess:
         """`python -m NAME ...`"""
-        command = [sys.executable, "-m", name, *map(str, arguments)]
-        return self._run(command, **kwargs)
+        options = {"env": self.environment(), "cwd": Path.cwd()} | options
+        return processes.run(sys.executable, "-m", name, *arguments, **options)
 
     def script(self, name: str, out: Path, **variables: object) -> subprocess.CompletedProcess:
         """`bash data_prep/NAME.sh OUT` with environment variables."""
-        return self._run(self.script_command(name, out), env=environment(**variables))
+        return processes.run(*self.script_command(name, out), env=self.environment(**variables))
 
     def script_command(self, name: str, out: Path) -> list[str]:
-        return ["bash", str(TOP / "data_prep" / f"{name}.sh"), str(out)]
-
-    def _run(self, command: list[str], **kwargs) -> subprocess.CompletedProcess:
-        kwargs.setdefault("env", environment())
-        return subprocess.run(command, capture_output=True, text=True, timeout=600, **kwargs)
+        return ["bash", str(processes.REPOSITORY / "data_prep" / f"{name}.sh"), str(out)]
 
 
 @pytest.fixture(scope="session")

@@ -1,17 +1,30 @@
 """What all analyses share: their options, the signature of a result, and its files."""
 
 import argparse
-import json
-from collections.abc import Iterable
+import dataclasses
 from pathlib import Path
+from typing import Any, ClassVar
 
-from ..command_line import positive
+from .. import data_folder, records
+from ..command_line import Parser, positive
 from ..data_folder import SETTINGS
 from ..errors import UserError
 from ..evaluation import results
 from ..files import atomic_outputs, refuse_existing, sha256
+from .formats import RESULTS
 
 PNG_AND_SVG = ("png", "svg")
+
+
+@dataclasses.dataclass(frozen=True)
+class Record:
+    """The JSON file of an analysis."""
+
+    FORMAT: ClassVar[int] = 1
+
+    analysis: str
+    signature: dict[str, Any]
+    result: dict[str, Any]
 
 
 def labelled_path(text: str) -> tuple[str, Path]:
@@ -22,20 +35,32 @@ def labelled_path(text: str) -> tuple[str, Path]:
     return label.lower(), Path(path)
 
 
-def command(name: str, description: str) -> argparse.ArgumentParser:
+def offset(text: str) -> int:
+    """An argparse type: a number of positions; it sees models that follow --offsets, too."""
+    if "=" in text:
+        raise argparse.ArgumentTypeError(
+            f"'{text}' is no offset: give the models before --offsets, or another option between"
+        )
+    if not (text.isascii() and text.isdecimal()):
+        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number from 0 on")
+    return int(text)
+
+
+def command(name: str, description: str) -> Parser:
     """The parser of an analysis, with the option that all have."""
-    parser = argparse.ArgumentParser(prog=f"shape-fairseq {name}", description=description)
+    parser = Parser(prog=f"shape-fairseq {name}", description=description)
     parser.add_argument(
         "--out", type=Path, required=True, metavar="DIR", help=f"gets {name}.json, .png and .svg"
     )
     return parser
 
 
-def add_data(parser: argparse.ArgumentParser) -> None:
+def add_data(parser: Parser) -> None:
+    """Add --data."""
     parser.add_argument("--data", type=Path, required=True, help="the folder that data_prep made")
 
 
-def add_models(parser: argparse.ArgumentParser) -> None:
+def add_models(parser: Parser) -> None:
     """Options of analyses that run models."""
     add_data(parser)
     parser.add_argument(
@@ -51,11 +76,12 @@ def add_models(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cpu", action="store_true", help="use no GPU")
 
 
-def add_setting(parser: argparse.ArgumentParser, setting: str) -> None:
+def add_setting(parser: Parser, setting: str) -> None:
+    """Add --setting with its default."""
     parser.add_argument("--setting", choices=SETTINGS, default=setting, help="default: %(default)s")
 
 
-def add_subset(parser: argparse.ArgumentParser, setting: str) -> None:
+def add_subset(parser: Parser, setting: str) -> None:
     """Options of analyses that read one subset of a data-bin."""
     add_setting(parser, setting)
     parser.add_argument("--subset", default="valid", help="default: %(default)s")
@@ -63,19 +89,13 @@ def add_subset(parser: argparse.ArgumentParser, setting: str) -> None:
 
 def checkpoints(models: list[tuple[str, Path]]) -> dict[str, Path]:
     """The checkpoints by their labels, in the order of the command line."""
-    found = dict(models)
-    if len(found) < len(models):
+    paths = dict(models)
+    if len(paths) < len(models):
         raise UserError("two checkpoints have the same label: give each its own")
-    for path in found.values():
+    for path in paths.values():
         if not path.is_file():
             raise UserError(f"the checkpoint {path} is missing")
-    return found
-
-
-def parameters(data: Path) -> dict[str, str]:
-    """What a data folder was made with, and which dictionary it has."""
-    found = results.read_parameters(data / "parameters.txt")
-    return {**found, "dictionary": sha256(data / "dict.txt")}
+    return paths
 
 
 def signature(data: Path | None, models: dict[str, Path], **settings: object) -> dict:
@@ -84,44 +104,44 @@ def signature(data: Path | None, models: dict[str, Path], **settings: object) ->
         "checkpoints": {
             label: {"path": str(path), "sha256": sha256(path)} for label, path in models.items()
         },
-        "data": parameters(data) if data else {},
+        "data": data_folder.signature(data) if data else {},
         "settings": settings,
         "versions": results.versions(),
     }
 
 
-def outputs(out: Path, name: str, figures: Iterable[str]) -> list[Path]:
-    return [
-        out / f"{name}.json",
-        *(out / f"{figure}.{ending}" for figure in figures for ending in PNG_AND_SVG),
-    ]
-
-
 def check_new(out: Path, name: str) -> None:
     """Refuse to overwrite a result, before any work is done."""
-    for path in outputs(out, name, [name]):
-        refuse_existing(path)
+    refuse_existing(out / f"{name}.json")
 
 
-def publish(out: Path, name: str, signed: dict, result: dict, figures: dict) -> None:
-    """Write the result and its figures, all or none."""
-    with atomic_outputs(*outputs(out, name, figures)) as (file, *images):
-        record = {"analysis": name, "signature": signed, "result": result}
-        file.write(f"{json.dumps(record, indent=1, ensure_ascii=False)}\n".encode())
-        drawn = [(figure, ending) for figure in figures.values() for ending in PNG_AND_SVG]
-        for image, (figure, ending) in zip(images, drawn, strict=True):
+def publish(out: Path, name: str, signature: dict, result: dict, figures: dict) -> None:
+    """Write the result and its figures; the JSON gets its name last, so it is never alone."""
+    images = [
+        (figure, ending, out / f"{figure_name}.{ending}")
+        for figure_name, figure in figures.items()
+        for ending in PNG_AND_SVG
+    ]
+    check_new(out, name)
+    for _, _, path in images:
+        path.unlink(missing_ok=True)  # of a run that was killed before it had its JSON
+    paths = [path for _, _, path in images]
+    with atomic_outputs(*paths, out / f"{name}.json") as (*image_files, json_file):
+        for file, (figure, ending, _) in zip(image_files, images, strict=True):
             # Without a date the same result gives the same file.
             metadata = {"Date": None} if ending == "svg" else None
-            figure.savefig(image, format=ending, metadata=metadata)
+            figure.savefig(file, format=ending, metadata=metadata)
+        json_file.write(records.to_json(Record(name, signature, result)))
 
 
-def read(path: Path) -> dict:
-    """A result that `publish` wrote."""
-    try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-        record["analysis"], record["signature"], record["result"]
-    except (ValueError, TypeError, KeyError) as error:
-        raise UserError(f"{path} is no result of an analysis") from error
+def read(path: Path) -> Record:
+    """The JSON file of an analysis, with all that claims and the report need in it."""
+    record = records.read(path, Record, "a result of an analysis")
+    if problem := records.mismatch(record.result, RESULTS.get(record.analysis, Any)):
+        raise UserError(
+            f"{path} is not as this shape-fairseq writes it ({problem}): delete it and run"
+            f" shape-fairseq {record.analysis} again"
+        )
     return record
 
 
@@ -129,7 +149,7 @@ def trained_length(data: Path, setting: str) -> int | None:
     """The longest training sequence that EXTRAPOLATE allows; none in the other settings."""
     if setting != "extrapolate":
         return None
-    limit = results.read_parameters(data / "parameters.txt").get("EXTRAPOLATE_LIMIT")
-    if limit is None:
+    limit = data_folder.read_parameters(data).get("EXTRAPOLATE_LIMIT", "")
+    if not (limit.isascii() and limit.isdecimal()):
         raise UserError(f"{data}/parameters.txt has no EXTRAPOLATE_LIMIT: --trained-length N")
     return int(limit)

@@ -4,11 +4,11 @@ import re
 from bisect import bisect_left
 from pathlib import Path
 
-from ..data_folder import SETTINGS
+from ..data_folder import SETTINGS, read_text
 from ..errors import UserError
-from ..evaluation import results
-from ..evaluation.scoring import read_text
-from . import base, figures
+from ..evaluation.results import label_title
+from ..evaluation.training_folder import LOG, read_recipe
+from . import base
 
 NAME = "curves"
 # fairseq's "simple" and "tqdm" formats, and its "json" one.
@@ -23,10 +23,10 @@ def read_log(path: Path) -> tuple[dict[int, float], dict[int, float]]:
     """Perplexities and seconds by update; of a repeated update the last counts."""
     perplexities, seconds = {}, {0: 0.0}
     for line in read_text(path):
-        if found := VALIDATION.search(line):
-            perplexities[int(found[2])] = float(found[1])
-        elif found := CLOCK.search(line):
-            seconds[int(found[1])] = float(found[2])
+        if match := VALIDATION.search(line):
+            perplexities[int(match[2])] = float(match[1])
+        elif match := CLOCK.search(line):
+            seconds[int(match[1])] = float(match[2])
     if not perplexities:
         raise UserError(f"{path} has no validation: train with validation to see its curve")
     return dict(sorted(perplexities.items())), dict(sorted(seconds.items()))
@@ -45,13 +45,13 @@ def time_of(update: int, seconds: dict[int, float]) -> float | None:
 
 def read_run(save: Path) -> dict:
     """The learning curve of one training of a recipe."""
-    recipe = results.read_parameters(save / "recipe.txt")
-    perplexities, seconds = read_log(save / "train.log")
+    recipe = read_recipe(save)
+    perplexities, seconds = read_log(save / LOG)
     return {
-        "setting": recipe["SETTING"],
-        "model": recipe["MODEL"],
-        "max_shift": int(recipe["MAX_SHIFT"]) if recipe["MAX_SHIFT"] else None,
-        "seed": int(recipe["SEED"]),
+        "setting": recipe.setting,
+        "model": recipe.model,
+        "max_shift": recipe.max_shift,
+        "seed": recipe.seed,
         "updates": list(perplexities),
         "seconds": [time_of(update, seconds) for update in perplexities],
         "perplexity": list(perplexities.values()),
@@ -84,6 +84,8 @@ def compute(folders: list[Path]) -> dict:
 
 def plot(result: dict) -> dict:
     """A row for each setting: by update and by wall clock."""
+    from . import figures
+
     settings = result["settings"]
     figure, axes = figures.subplots(
         len(settings), 2, figsize=(8, 0.4 + 2.6 * len(settings)), squeeze=False, sharey="row"
@@ -97,7 +99,7 @@ def plot(result: dict) -> dict:
                 "color": figures.colour(label, labels),
                 "marker": figures.marker(label),
                 "markevery": max(1, len(run["updates"]) // 10),
-                "label": figures.title(label) if first else None,
+                "label": label_title(label) if first else None,
             }
             by_update.plot(run["updates"], run["perplexity"], **look)
             if None not in run["seconds"]:
@@ -126,16 +128,14 @@ def main(arguments: list[str]) -> None:
     args = parser.parse_args(arguments)
     base.check_new(args.out, NAME)
     result = compute(args.folders)
-    signed = base.signature(None, {})
-    signed["trainings"] = {
-        str(save): results.read_parameters(save / "recipe.txt") for save in args.folders
-    }
-    base.publish(args.out, NAME, signed, result, plot(result))
+    signature = base.signature(None, {})
+    signature["trainings"] = {str(save): read_recipe(save).values for save in args.folders}
+    base.publish(args.out, NAME, signature, result, plot(result))
     for setting, runs in result["settings"].items():
         for run in runs:
             seconds = run["seconds"][-1]
             clock = "" if seconds is None else f" ({seconds / 60:.1f} minutes)"
             print(
-                f"{setting} {figures.title(run['label'])} seed {run['seed']}: perplexity"
+                f"{setting} {label_title(run['label'])} seed {run['seed']}: perplexity"
                 f" {run['perplexity'][-1]:.2f} after {run['updates'][-1]:,} updates{clock}"
             )

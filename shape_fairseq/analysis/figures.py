@@ -38,12 +38,6 @@ STYLE = {
 plt.rcParams.update(STYLE)
 
 
-def title(label: str) -> str:
-    """APE for ape, SHAPE (K=40) for shape-k40."""
-    model, _, shift = label.partition("-k")
-    return model.upper() + (f" (K={shift})" if shift else "")
-
-
 def colour(label: str, labels: list[str]) -> str:
     """The model's colour; a second variant of a model gets one of its own."""
     model = label.partition("-")[0]
@@ -67,7 +61,9 @@ def heat_map(axis, values: list[list[float | None]], texts: list[list[str]], **c
         for x in range(columns):
             light = values[y][x] is None or _is_light(mesh.to_rgba(values[y][x]))
             axis.text(
-                *(x + 0.5, y + 0.5, texts[y][x]),
+                x + 0.5,
+                y + 0.5,
+                texts[y][x],
                 ha="center",
                 va="center",
                 color="#222222" if light else "white",

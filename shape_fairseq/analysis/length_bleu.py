@@ -1,144 +1,133 @@
 """Figure 3 and appendix D: BLEU by source length, and its improvement over APE."""
 
 import dataclasses
-import logging
 import statistics
 from collections.abc import Iterable
 from pathlib import Path
 
-from sacrebleu.metrics import BLEU
-
 from ..command_line import positive
+from ..data_folder import dictionary_checksum, languages, read_text, text_path
 from ..errors import UserError
-from ..evaluation import results, significance
-from ..evaluation.results import Result
-from ..evaluation.scoring import read_text
-from ..files import sha256
-from . import base, figures
+from ..evaluation import bootstrap, metrics, results
+from ..evaluation.results import Result, label_of, label_title
+from . import base
 from .buckets import Buckets
 
 NAME = "length-bleu"
 BASELINE = "ape"
 FEWEST = 10  # sequences in the last bucket: BLEU of fewer says nothing
 
-# sacreBLEU tells of every step of its bootstrap.
-logging.getLogger("sacrebleu").setLevel(logging.WARNING)
-
 Sequence = tuple[str, int]  # a subset and a place in it
 
 
-def label_of(result: Result) -> str:
-    """ape, rpe, shape, or shape-k40."""
-    model, max_shift = result.variant
-    return model if max_shift is None else f"{model}-k{max_shift}"
-
-
-def by_label(found: list[Result]) -> dict[str, list[Result]]:
+def by_label(members: list[Result]) -> dict[str, list[Result]]:
     """The seeds of every model; all must be of one setting and translate the same text."""
-    if len({result.setting for result in found}) > 1:
+    if len({result.setting for result in members}) > 1:
         raise UserError("results of several settings: give those of one")
-    if any(result.references != found[0].references for result in found):
+    if any(result.references != members[0].references for result in members):
         raise UserError("the results are of different test sets: give those of one")
     labels: dict[str, list[Result]] = {}
-    for result in found:
+    for result in members:
         labels.setdefault(label_of(result), []).append(result)
     if BASELINE not in labels:
         raise UserError("no result of APE, with which the others are compared")
     shapes = [label for label in labels if label.startswith("shape")]
     if len(shapes) == 1:  # one SHAPE needs no maximum shift to be told from the others
-        labels = {("shape" if name in shapes else name): ones for name, ones in labels.items()}
+        labels = {("shape" if name in shapes else name): seeds for name, seeds in labels.items()}
     return {name: labels[name] for name in sorted(labels, key=lambda name: (name != "ape", name))}
 
 
-def source_lengths(data: Path, setting: str, found: Result) -> dict[Sequence, int]:
+def source_lengths(data: Path, result: Result) -> dict[Sequence, int]:
     """The source length in subwords of every sequence that was translated."""
     lengths = {}
-    folder = data / "text" / ("vanilla" if setting == "scaling_nmt" else setting)
-    for subset, references in found.references.items():
-        lines = read_text(folder / f"{subset}.en")
+    source_lang, _ = languages(data)
+    for subset, references in result.references.items():
+        path = text_path(data, result.setting, subset, source_lang)
+        lines = read_text(path)
         if len(lines) != len(references):
-            raise UserError(f"{folder}/{subset}.en has not as many lines as the results have")
+            raise UserError(f"{path} has not as many lines as the results have")
         lengths |= {(subset, place): len(line.split()) for place, line in enumerate(lines)}
     return lengths
 
 
-def bleu(found: list[Result], sequences: Iterable[Sequence]) -> float | None:
+def lines_of(texts: dict[str, list[str]], sequences: Iterable[Sequence]) -> list[str]:
+    """Some lines of some test sets."""
+    return [texts[subset][place] for subset, place in sequences]
+
+
+def bleu(seeds: list[Result], sequences: list[Sequence]) -> float | None:
     """BLEU of some sequences of all subsets, the mean of the seeds; none without sequences."""
-    sequences = list(sequences)
     if not sequences:
         return None
-    references = [found[0].references[subset][place] for subset, place in sequences]
+    metric = metrics.bleu()
+    references = lines_of(seeds[0].references, sequences)
     return statistics.fmean(
-        BLEU()
-        .corpus_score([one.hypotheses[subset][place] for subset, place in sequences], [references])
-        .score
-        for one in found
+        metric.score(lines_of(result.hypotheses, sequences), references) for result in seeds
     )
 
 
-def p_values(labels: dict[str, list[Result]], sequences: list[Sequence]) -> dict[str, float]:
-    """Paired bootstrap of the first seeds against APE's on some sequences."""
-
-    def only(result: Result) -> Result:
-        hypotheses, references = (
-            {"some": [side[subset][place] for subset, place in sequences]}
-            for side in (result.hypotheses, result.references)
-        )
-        return dataclasses.replace(
-            result, groups={"some": ["some"]}, hypotheses=hypotheses, references=references
-        )
-
-    others = [label for label in labels if label != BASELINE]
-    if not sequences or not others:
-        return {}
-    baseline, *compared = (only(labels[label][0]) for label in (BASELINE, *others))
-    _, *rows = significance.compare(baseline, compared, "some", significance.DEFAULT_SAMPLES)
-    return {label: row["p_value"] for label, row in zip(others, rows, strict=True)}
+def difference(
+    ours: list[Result], baseline: list[Result], sequences: list[Sequence]
+) -> dict[str, object] | None:
+    """BLEU of all seeds minus that of APE's on some sequences, and whether it may be chance."""
+    if not sequences:
+        return None
+    our_lines, their_lines = (
+        [{"some": lines_of(result.hypotheses, sequences)} for result in seeds]
+        for seeds in (ours, baseline)
+    )
+    references = {"some": lines_of(baseline[0].references, sequences)}
+    return dataclasses.asdict(bootstrap.compare_bleu(our_lines, their_lines, references))
 
 
-def compute(found: list[Result], data: Path, trained: int | None, width: int | None = None) -> dict:
+def compute(
+    members: list[Result], data: Path, trained: int | None, width: int | None = None
+) -> dict:
     """BLEU of every model in buckets of lengths, within and beyond the trained lengths."""
-    labels = by_label(found)
-    lengths = source_lengths(data, found[0].setting, found[0])
+    labels = by_label(members)
+    lengths = source_lengths(data, members[0])
     buckets = Buckets.over(lengths.values(), trained, width, FEWEST)
-    members: list[list[Sequence]] = [[] for _ in buckets.ends]
+    in_bucket: list[list[Sequence]] = [[] for _ in buckets.ends]
     for sequence, length in lengths.items():
-        members[buckets.number(length)].append(sequence)
-    parts: dict[str, list[Sequence]] = {"all": list(lengths)}
+        in_bucket[buckets.number(length)].append(sequence)
+    parts: dict[str, list[Sequence]] = {"all": list(lengths), "trained": [], "untrained": []}
     if trained is not None:
-        parts["trained"] = [one for one, length in lengths.items() if length <= trained]
-        parts["untrained"] = [one for one, length in lengths.items() if length > trained]
-    chances = p_values(labels, parts.get("untrained", []))
+        for sequence, length in lengths.items():
+            parts["trained" if length <= trained else "untrained"].append(sequence)
     return {
-        "setting": found[0].setting,
+        "setting": members[0].setting,
         "trained_length": trained,
         "buckets": [
             {"lengths": name, "sequences": len(inside), "untrained": untrained}
             for name, inside, untrained in zip(
-                buckets.names(), members, buckets.untrained(trained), strict=True
+                buckets.names(), in_bucket, buckets.untrained(trained), strict=True
             )
         ],
         "sequences": {part: len(inside) for part, inside in parts.items()},
         "models": {
             label: {
-                "seeds": len(ones),
-                "bleu": [bleu(ones, inside) for inside in members],
-                **{part: bleu(ones, inside) for part, inside in parts.items()},
-                "untrained_p_value": chances.get(label),
+                "seeds": len(seeds),
+                "bleu": [bleu(seeds, inside) for inside in in_bucket],
+                **{part: bleu(seeds, inside) for part, inside in parts.items()},
+                "untrained_difference": None
+                if label == BASELINE
+                else difference(seeds, labels[BASELINE], parts["untrained"]),
             }
-            for label, ones in labels.items()
+            for label, seeds in labels.items()
         },
-        "sacrebleu": found[0].signature["sacrebleu"],
+        "sacrebleu": members[0].signature["sacrebleu"],
     }
 
 
-def _shade_untrained(axis, buckets: list[dict]) -> None:
+def _shade_untrained(axis, buckets: list[dict], colour: str) -> None:
     untrained = [place for place, bucket in enumerate(buckets) if bucket["untrained"]]
     if untrained:
         start, end = untrained[0] - 0.5, untrained[-1] + 0.5
-        axis.axvspan(start, end, color=figures.UNTRAINED, zorder=0)
+        axis.axvspan(start, end, color=colour, zorder=0)
         axis.text(
-            *(end, 1.01, "no training data"),
+            end,
+            1.01,
+            "no training data",
             transform=axis.get_xaxis_transform(),
             ha="right",
             fontsize=7.5,
@@ -149,6 +138,8 @@ def _shade_untrained(axis, buckets: list[dict]) -> None:
 
 def plot(result: dict) -> dict:
     """The improvement over APE (figure 3) above the absolute scores (appendix D)."""
+    from . import figures
+
     buckets, models = result["buckets"], result["models"]
     labels = list(models)
     figure, (improvement, absolute) = figures.subplots(
@@ -161,7 +152,7 @@ def plot(result: dict) -> dict:
         gains = [models[label]["bleu"][at] - models[BASELINE]["bleu"][at] for at in filled]
         places = [at - 0.4 + (number + 0.5) * width for at in filled]
         colour = figures.colour(label, labels)
-        improvement.bar(places, gains, width * 0.92, color=colour, label=figures.title(label))
+        improvement.bar(places, gains, width * 0.92, color=colour, label=label_title(label))
     improvement.axhline(0, color="#333333", linewidth=0.8)
     improvement.set_ylabel("BLEU improvement over APE")
     improvement.set_title(f"{result['setting'].upper()}: BLEU by source length", loc="left")
@@ -171,7 +162,7 @@ def plot(result: dict) -> dict:
             [models[label]["bleu"][place] for place in filled],
             color=figures.colour(label, labels),
             marker=figures.marker(label),
-            label=figures.title(label),
+            label=label_title(label),
         )
     absolute.set_ylabel("BLEU")
     absolute.set_ylim(bottom=0)
@@ -184,14 +175,15 @@ def plot(result: dict) -> dict:
     for axis in (improvement, absolute):
         axis.grid(axis="y")
         axis.margins(y=0.15)
-        _shade_untrained(axis, buckets)
+        _shade_untrained(axis, buckets, figures.UNTRAINED)
         axis.legend(ncols=len(labels))
     return {NAME: figure}
 
 
-def check_data(found: list[Result], data: Path) -> None:
-    dictionary = sha256(data / "dict.txt")
-    if any(result.signature["data"]["dictionary"] != dictionary for result in found):
+def check_data(members: list[Result], data: Path) -> None:
+    """Refuse results of other data than those of the folder."""
+    dictionary = dictionary_checksum(data)
+    if any(result.signature["data"].get("dictionary") != dictionary for result in members):
         raise UserError(f"the results are of other data than {data}")
 
 
@@ -211,21 +203,21 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--width", type=positive, help="of a bucket, in subwords")
     args = parser.parse_args(arguments)
     base.check_new(args.out, NAME)
-    found = [results.read(path) for path in args.results]
-    check_data(found, args.data)
-    trained = args.trained_length or base.trained_length(args.data, found[0].setting)
-    signed = base.signature(args.data, {}, trained_length=trained, width=args.width)
-    signed["checkpoints"] = {
-        f"{label_of(one)} seed {one.seed}": {
+    members = [results.read(path) for path in args.results]
+    check_data(members, args.data)
+    trained = args.trained_length or base.trained_length(args.data, members[0].setting)
+    signature = base.signature(args.data, {}, trained_length=trained, width=args.width)
+    signature["checkpoints"] = {
+        f"{label_of(result)} seed {result.seed}": {
             "path": str(path),
-            "sha256": one.signature["checkpoint"],
+            "sha256": result.signature.get("checkpoint"),
         }
-        for one, path in zip(found, args.results, strict=True)
+        for result, path in zip(members, args.results, strict=True)
     }
-    result = compute(found, args.data, trained, args.width)
-    base.publish(args.out, NAME, signed, result, plot(result))
+    result = compute(members, args.data, trained, args.width)
+    base.publish(args.out, NAME, signature, result, plot(result))
     for label, scores in result["models"].items():
         parts = ", ".join(
             f"{part} {scores[part]:.2f}" for part in result["sequences"] if scores[part] is not None
         )
-        print(f"{figures.title(label)}: BLEU {parts}")
+        print(f"{label_title(label)}: BLEU {parts}")

@@ -1,36 +1,37 @@
 """Appendix A: the distribution of sequence lengths of each dataset setting."""
 
-import json
+from pathlib import Path
 
-from ..data_folder import SETTINGS
+from ..data_folder import SETTINGS, STATISTICS, languages
 from ..errors import UserError
 from ..text import statistics
-from . import base, figures  # noqa: F401 - figures sets the style
+from . import base
 
 NAME = "lengths"
-LANGUAGES = ("en", "de")
 
 
-def compute(args) -> dict:
+def compute(data: Path) -> dict:
     """The statistics that data_prep has written, or that it makes of the text now."""
-    written = args.data / "statistics" / "statistics.json"
-    if written.exists():
-        found = json.loads(written.read_text(encoding="utf-8"))
+    pair = languages(data)
+    if (data / STATISTICS).exists():
+        described = statistics.read(data / STATISTICS)
     else:
-        folders = [args.data / "text" / setting for setting in SETTINGS]
-        found = {
-            folder.name: statistics.describe_folder(folder, LANGUAGES)
+        folders = [data / "text" / setting for setting in SETTINGS]
+        described = {
+            folder.name: statistics.describe_folder(folder, pair)
             for folder in folders
             if folder.is_dir()
         }
-    if not found:
-        raise UserError(f"{args.data} has no text/SETTING: run data_prep/prepare_*.sh")
-    return found
+    if not described:
+        raise UserError(f"{data} has no text/SETTING: run data_prep/prepare_*.sh")
+    return described
 
 
-def plot(result: dict) -> dict:
+def plot(result: dict, source_lang: str) -> dict:
     """data_prep's figure, drawn with the colours of the others."""
-    return {NAME: statistics.draw(result, LANGUAGES[0])}
+    from . import figures  # noqa: F401 - sets the style
+
+    return {NAME: statistics.draw(result, source_lang)}
 
 
 def main(arguments: list[str]) -> None:
@@ -39,11 +40,12 @@ def main(arguments: list[str]) -> None:
     base.add_data(parser)
     args = parser.parse_args(arguments)
     base.check_new(args.out, NAME)
-    signed = base.signature(args.data, {})
-    result = compute(args)
-    base.publish(args.out, NAME, signed, result, plot(result))
+    signature = base.signature(args.data, {})
+    source_lang, _ = languages(args.data)
+    result = compute(args.data)
+    base.publish(args.out, NAME, signature, result, plot(result, source_lang))
     for setting, subsets in result.items():
-        side = subsets["train"][LANGUAGES[0]]
+        side = subsets["train"][source_lang]
         print(
             f"{setting}: {side['lines']:,} training sequences of {side['mean']:.1f} subwords on"
             f" average, {side['max']} at most"

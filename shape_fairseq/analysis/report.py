@@ -1,22 +1,27 @@
 """One HTML page, without network, on a folder of runs: the paper's claims, tables and figures."""
 
-import argparse
 import base64
-import html
+import dataclasses
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from ..command_line import Parser
+from ..data_folder import PARAMETERS, SETTINGS, read_parameters
 from ..errors import UserError
 from ..evaluation import results, tables
-from ..evaluation.tables import MISSING, RULE, Table
+from ..evaluation.cells import by_data
+from ..evaluation.results import Result, title_of
+from ..evaluation.table import Table, without_missing
 from ..files import atomic_outputs, refuse_existing
 from . import base, speed, swap
-from .claims import CLAIMS, FAILS, HOLDS, UNKNOWN, Runs
+from .claims import CLAIMS, Claim, Runs, Verdict
 
-STYLE = Path(__file__).with_name("report.css")
-SETTINGS = ("vanilla", "extrapolate", "interpolate")
-# What each analysis shows: its name, title, and one sentence.
+FOLDER = Path(__file__).parent
+TEMPLATE = "report.html.j2"
+MIME = {".svg": "image/svg+xml", ".png": "image/png"}
+TABLES_OF: dict[str, Callable[[dict], Table]] = {"swap": swap.table, "speed": speed.table}
+# What each analysis shows: its title, and one sentence.
 SECTIONS = {
     "similarity": (
         "Shift invariance",
@@ -45,125 +50,147 @@ SECTIONS = {
         "Training and generation of all models in turns on the same batches, relative to APE.",
     ),
 }
-TABLES_OF = {"swap": swap.table, "speed": speed.table}
-MIME = {".svg": "image/svg+xml", ".png": "image/png"}
 
 
-def find_analyses(runs: Path) -> dict[tuple[str, str], Path]:
-    """The result files of all analyses: ("interpolate", "swap") and so on."""
-    found = {}
-    for path in sorted((runs / "analysis").rglob("*.json")):
-        if path.stem in SECTIONS:
-            folder = path.parent.relative_to(runs / "analysis")
-            found[str(folder) if folder.name else "", path.stem] = path
-    return found
+@dataclasses.dataclass(frozen=True)
+class Analysis:
+    """The files of one analysis: analysis/SETTING/NAME.json, or a folder deeper for a seed."""
 
+    name: str
+    setting: str  # empty: of all settings
+    run: str  # empty, or seed2 and the like
+    path: Path
+    record: base.Record
 
-def inlined(path: Path) -> str:
-    """A file as a data URI."""
-    data = base64.b64encode(path.read_bytes()).decode()
-    return f"data:{MIME[path.suffix]};base64,{data}"
+    @property
+    def heading(self) -> str:
+        return f"{self.setting.upper()} {self.run}".strip()
 
+    @property
+    def table(self) -> Table | None:
+        make = TABLES_OF.get(self.name)
+        return make(self.record.result) if make else None
 
-def figure(json_path: Path, title: str) -> str:
-    """All figures of an analysis."""
-    images = []
-    # The figure of the analysis' own name comes before those with more in their names.
-    vectors, pixels = (
-        sorted(json_path.parent.glob(f"{json_path.stem}*.{ending}"), key=lambda path: path.stem)
-        for ending in ("svg", "png")
-    )
-    for image in vectors or pixels:
-        alt = html.escape(f"{title}: {image.stem.replace('-', ' ')}", quote=True)
-        images.append(f'<img src="{inlined(image)}" alt="{alt}">')
-    return f"<figure>{''.join(images)}</figure>" if images else "<p>The figure is missing.</p>"
-
-
-def claims_table(runs: Runs) -> Iterator[str]:
-    """The claims with their numbers; on a phone each is a card."""
-    kinds = {HOLDS: "yes", FAILS: "no", UNKNOWN: "unknown"}
-    yield "<table class=claims><thead><tr><th>Claim</th><th>Measured here</th><th>Paper</th>"
-    yield "<th>Verdict</th></tr></thead><tbody>"
-    for claim in CLAIMS:
-        found = claim.check(runs)
-        yield (
-            f"<tr><td><b>{html.escape(claim.sentence)}</b> <small>{html.escape(claim.where)}."
-            f" Holds if: {html.escape(claim.criterion)}</small></td>"
-            f'<td data-name="Measured here">{html.escape(found.measured)}</td>'
-            f'<td data-name="Paper">{html.escape(claim.papers_number)}</td>'
-            f'<td><span class="verdict {kinds[found.verdict]}">{found.verdict}</span></td></tr>'
+    @property
+    def images(self) -> list["Image"]:
+        """All figures; that of the analysis' own name comes before those with longer names."""
+        vectors, pixels = (
+            sorted(self.path.parent.glob(f"{self.name}*.{ending}"), key=lambda path: path.stem)
+            for ending in ("svg", "png")
         )
-    yield "</tbody></table>"
+        return [Image(path) for path in vectors or pixels]
 
 
-def without_missing(table: Table) -> Table:
-    """The table without our rows in which nothing was measured, and without double lines."""
-    rows: list[list[str] | None] = []
-    for row in table.rows:
-        if row is RULE:
-            if rows and rows[-1] is not RULE:
-                rows.append(row)
-        elif any(cell != MISSING for cell in row[3:]):
-            rows.append(row)
-    if rows and rows[-1] is RULE:
-        rows.pop()
-    return Table(table.title, table.header, rows, table.notes)
+@dataclasses.dataclass(frozen=True)
+class Image:
+    """A figure within the page."""
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        return self.path.stem.replace("-", " ")
+
+    @property
+    def data(self) -> str:
+        """The file as a data URI."""
+        text = base64.b64encode(self.path.read_bytes()).decode()
+        return f"data:{MIME[self.path.suffix]};base64,{text}"
 
 
-def score_tables(all_cells: list[tables.Cells]) -> Iterator[str]:
-    """The paper's tables 2, 5, 6 and 7 as far as there are results for them."""
-    for cells in all_cells:
+@dataclasses.dataclass(frozen=True)
+class Section:
+    """What one kind of analysis shows, a setting after the other."""
+
+    name: str
+    title: str
+    sentence: str
+    parts: list[Analysis]
+
+
+@dataclasses.dataclass(frozen=True)
+class Folder:
+    """All that was measured in a folder of runs."""
+
+    analyses: list[Analysis]
+    scored: list[Result]
+
+    @property
+    def runs(self) -> Runs:
+        """The measurements as the claims are judged by."""
+        by_name: dict[tuple[str, str], list[dict]] = {}
+        for analysis in self.analyses:
+            key = (analysis.setting, analysis.name)
+            by_name.setdefault(key, []).append(analysis.record.result)
+        return Runs(by_name, by_data(self.scored))
+
+
+def read_folder(runs: Path) -> Folder:
+    """All that was measured in a folder of runs; nothing at all is an error."""
+    analyses = [
+        read_analysis(path, runs / "analysis")
+        for path in sorted((runs / "analysis").rglob("*.json"))
+        if path.stem in SECTIONS
+    ]
+    scored = [results.read(path) for path in sorted((runs / "results").glob("*.json"))]
+    if not analyses and not scored:
+        raise UserError(f"{runs} has no analysis/SETTING/*.json and no results/*.json to report")
+    return Folder(analyses, scored)
+
+
+def read_analysis(path: Path, top: Path) -> Analysis:
+    """One analysis, which setting it is of, and which of several runs it is."""
+    record = base.read(path)
+    if record.analysis != path.stem:
+        raise UserError(f"{path} is a result of {record.analysis}: give it that name")
+    setting, *run = (*path.parent.relative_to(top).parts, "")
+    return Analysis(path.stem, setting, " ".join(filter(None, run)), path, record)
+
+
+def score_tables(runs: Runs) -> Iterator[Table]:
+    """The paper's tables 2, 5, 6 and 7 and other metrics, as far as there are results for them."""
+    for cells in runs.cells:
         for number, make in tables.TABLES.items():
-            if number == "7" and all(one.setting != "scaling_nmt" for one in cells.results):
+            if number == "7" and all(result.setting != "scaling_nmt" for result in cells.results):
                 continue
-            yield f"<div class=scroll>{without_missing(make(cells)).html()}</div>"
+            if (table := without_missing(make(cells))).rows:
+                yield table
 
 
-def sections(found: dict[tuple[str, str], Path]) -> Iterator[str]:
-    """Every analysis, with its figures, a setting after the other."""
+def sections(analyses: list[Analysis]) -> Iterator[Section]:
+    """Every kind of analysis, also those of which there is none."""
     for name, (title, sentence) in SECTIONS.items():
-        yield f"<section id={name}><h2>{title}</h2><p>{sentence}</p>"
-        paths = {setting: path for (setting, kind), path in found.items() if kind == name}
-        if not paths:
-            yield "<p class=note>Not measured.</p>"
-        for setting in sorted(paths, key=lambda one: (*SETTINGS, one).index(one)):
-            if len(paths) > 1 and setting:
-                yield f"<h3>{html.escape(setting.upper())}</h3>"
-            if name in TABLES_OF:
-                table = TABLES_OF[name](base.read(paths[setting])["result"])
-                yield f"<div class=scroll>{table.html()}</div>"
-            yield figure(paths[setting], title)
-        yield "</section>"
+        parts = [analysis for analysis in analyses if analysis.name == name]
+        order = (*SETTINGS, *sorted({part.setting for part in parts}))
+        parts.sort(key=lambda part: (order.index(part.setting), part.run))
+        yield Section(name, title, sentence, parts)
 
 
-def signatures(found: dict[tuple[str, str], Path], scored: list[results.Result]) -> Iterator[str]:
-    """What every number depends on, folded away."""
-    yield "<section id=signatures><h2>Signatures</h2>"
-    for (setting, name), path in found.items():
-        yield _details(f"{name} {setting}", base.read(path)["signature"])
-    for one in scored:
-        yield _details(
-            f"BLEU of {tables.title_of(one)}, {one.setting}, seed {one.seed}", one.signature
-        )
-    yield "</section>"
+def signatures(folder: Folder) -> Iterator[tuple[str, str]]:
+    """What every number depends on."""
+
+    def text(signature: object) -> str:
+        return json.dumps(signature, indent=1, ensure_ascii=False)
+
+    for analysis in folder.analyses:
+        yield f"{analysis.name} {analysis.heading.lower()}", text(analysis.record.signature)
+    for result in folder.scored:
+        name = f"BLEU of {title_of(result)}, {result.setting}, seed {result.seed}"
+        yield name, text(result.signature)
 
 
-def _details(title: str, signature: dict) -> str:
-    text = html.escape(json.dumps(signature, indent=1, ensure_ascii=False))
-    return f"<details><summary>{html.escape(title)}</summary><pre>{text}</pre></details>"
-
-
-def subtitle(data: Path, scored: list[results.Result]) -> str:
+def subtitle(data: Path, scored: list[Result]) -> str:
     """Which data and models this is about."""
     parts = []
-    if (data / "parameters.txt").exists():
-        parameters = results.read_parameters(data / "parameters.txt")
+    if (data / PARAMETERS).exists():
+        parameters = read_parameters(data)
         parts.append("data: " + " ".join(f"{name}={value}" for name, value in parameters.items()))
     known = {
-        "size": {one.size for one in scored},
-        "updates": {one.training["updates"] for one in scored},
-        "hardware": {one.training["hardware"] for one in scored},
-        "SHAPE's K": {one.max_shift for one in scored if one.max_shift is not None},
+        "size": {result.size for result in scored},
+        "updates": {result.training["updates"] for result in scored},
+        "seeds": {result.seed for result in scored},
+        "hardware": {result.training["hardware"] for result in scored},
+        "SHAPE's K": {result.max_shift for result in scored if result.max_shift is not None},
     }
     for name, values in known.items():
         if values:
@@ -171,62 +198,36 @@ def subtitle(data: Path, scored: list[results.Result]) -> str:
     return "; ".join(parts)
 
 
-def read_scores(runs: Path) -> list[results.Result]:
-    return [results.read(path) for path in sorted((runs / "results").glob("*.json"))]
-
-
-def measured_in(runs: Path) -> Runs:
-    """All that was measured in a folder of runs; nothing at all is an error."""
-    found, scored = find_analyses(runs), read_scores(runs)
-    if not found and not scored:
-        raise UserError(f"{runs} has no analysis/SETTING/*.json and no results/*.json to report")
-    analyses = {key: base.read(path)["result"] for key, path in found.items()}
-    return Runs(analyses, tables.by_data(scored))
-
-
-def summary(measured: Runs) -> str:
+def summary(runs: Runs, verdicts: list[tuple[Claim, Verdict]]) -> str:
     """The scores and the claims for the terminal."""
-    scores = [without_missing(tables.table_2(cells)) for cells in measured.cells]
-    verdicts = [(claim.sentence, claim.check(measured)) for claim in CLAIMS]
-    rows = [[sentence, found.verdict, found.measured] for sentence, found in verdicts]
+    scores = [without_missing(tables.table_2(cells)) for cells in runs.cells]
+    rows = [[claim.sentence, verdict.verdict, verdict.measured] for claim, verdict in verdicts]
     claims = Table("The paper's claims, in these runs", ["Claim", "Verdict", "Measured"], rows)
     return "\n\n".join(table.text() for table in [*scores, claims])
 
 
-def page(runs: Path, data: Path) -> str:
+def page(
+    title: str, data: Path, folder: Folder, runs: Runs, verdicts: list[tuple[Claim, Verdict]]
+) -> str:
     """The whole report."""
-    found, scored = find_analyses(runs), read_scores(runs)
-    measured = measured_in(runs)
-    all_cells = measured.cells
-    body = [
-        "<header><h1>SHAPE, APE and RPE</h1>",
-        "<p>What Kiyono et al. (2021) claim about position representations in Transformers, and"
-        " what these runs show.</p>",
-        f"<p class=note>{html.escape(subtitle(data, scored))}</p></header>",
-        "<section id=claims><h2>The paper's claims</h2>",
-        *claims_table(measured),
-        "</section><section id=tables><h2>Tables</h2>",
-        *(score_tables(all_cells) if scored else ["<p class=note>Not measured.</p>"]),
-        "</section>",
-        *sections(found),
-        *signatures(found, scored),
-    ]
-    return "\n".join(
-        [
-            "<!doctype html><html lang=en><head><meta charset=utf-8>",
-            '<meta name=viewport content="width=device-width, initial-scale=1">',
-            '<meta name="color-scheme" content="light dark">',
-            f"<title>SHAPE, APE and RPE: {html.escape(runs.resolve().name)}</title>",
-            f"<style>{STYLE.read_text(encoding='utf-8')}</style></head><body><main>",
-            *body,
-            "</main></body></html>\n",
-        ]
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(FOLDER), autoescape=True, undefined=StrictUndefined
+    )
+    return environment.get_template(TEMPLATE).render(
+        title=title,
+        subtitle=subtitle(data, folder.scored),
+        claims=verdicts,
+        tables=list(score_tables(runs)),
+        sections=list(sections(folder.analyses)),
+        signatures=list(signatures(folder)),
     )
 
 
 def main(arguments: list[str]) -> None:
     """Write one self-contained HTML page on a folder of runs."""
-    parser = argparse.ArgumentParser(prog="shape-fairseq report", description=main.__doc__)
+    parser = Parser(prog="shape-fairseq report", description=main.__doc__)
     parser.add_argument(
         "runs", type=Path, metavar="RUNS", help="folder with analysis/SETTING/*.json and results/"
     )
@@ -235,7 +236,11 @@ def main(arguments: list[str]) -> None:
     args = parser.parse_args(arguments)
     out = args.out or args.runs / "report.html"
     refuse_existing(out)
-    text = page(args.runs, args.data or args.runs / "data")
+    folder = read_folder(args.runs)
+    runs = folder.runs
+    verdicts = [(claim, claim.check(runs)) for claim in CLAIMS]
+    data = args.data or args.runs / "data"
+    text = page(args.runs.resolve().name, data, folder, runs, verdicts)
     with atomic_outputs(out) as (file,):
-        file.write(text.encode())
-    print(summary(measured_in(args.runs)), f"All tables and figures: {out}", sep="\n\n")
+        file.write(f"{text}\n".encode())
+    print(summary(runs, verdicts), f"All tables and figures: {out}", sep="\n\n")

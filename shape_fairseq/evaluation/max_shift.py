@@ -1,11 +1,11 @@
 """Which maximum shift is best on validation BLEU, as in the paper's appendix B."""
 
-import argparse
 from pathlib import Path
 
+from ..command_line import Parser
 from ..errors import UserError
 from . import results
-from .tables import by_data
+from .cells import by_data
 
 
 def choose(scores: dict[int, float]) -> int:
@@ -15,13 +15,14 @@ def choose(scores: dict[int, float]) -> int:
 
 def main(arguments: list[str]) -> None:
     """Report validation BLEU for each maximum shift, and the best."""
-    parser = argparse.ArgumentParser(prog="shape-fairseq max-shift", description=main.__doc__)
+    parser = Parser(prog="shape-fairseq max-shift", description=main.__doc__)
     parser.add_argument("results", type=Path, nargs="+", help="result files of SHAPE models")
     args = parser.parse_args(arguments)
-    found = [results.read(path) for path in args.results]
-    if len(by_data(found)) > 1 or len({(one.setting, one.seed, one.model) for one in found}) > 1:
+    members = [results.read(path) for path in args.results]
+    kinds = {(result.setting, result.seed, result.model) for result in members}
+    if len(by_data(members)) > 1 or len(kinds) > 1:
         raise UserError("results of different data, settings, models or seeds: give one kind")
-    scores = {one.max_shift: one.macro("valid") for one in found}
+    scores = {result.max_shift: result.macro("valid") for result in members}
     if None in scores or None in scores.values():
         raise UserError("give results of SHAPE models with scores on all of valid")
     for max_shift, score in sorted(scores.items()):

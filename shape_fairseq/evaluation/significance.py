@@ -1,6 +1,5 @@
 """Is a model better than APE? Paired bootstrap resampling, sacreBLEU's own."""
 
-import argparse
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,10 +7,10 @@ from pathlib import Path
 from sacrebleu.metrics import BLEU
 from sacrebleu.significance import PairedTest
 
+from ..command_line import Parser, positive
 from ..errors import UserError
 from . import results
-from .results import Result
-from .tables import title_of
+from .results import Result, title_of
 
 DEFAULT_SAMPLES = 1000
 
@@ -51,29 +50,31 @@ def compare(baseline: Result, others: list[Result], group: str, samples: int) ->
     ]
 
 
-def compare_all(found: list[Result], samples: int) -> Iterator[dict]:
+def compare_all(members: list[Result], samples: int) -> Iterator[dict]:
     """Each model against APE of the same data, setting, size and seed."""
     cells: dict[tuple, list[Result]] = {}
-    for result in found:
+    for result in members:
         data = json.dumps(result.signature["data"], sort_keys=True)
         cells.setdefault((data, result.size, result.setting, result.seed), []).append(result)
-    for (_, _, setting, seed), members in cells.items():
-        baselines = [result for result in members if result.model == "ape"]
-        others = [result for result in members if result.model != "ape"]
+    for (_, _, setting, seed), models in cells.items():
+        baselines = [result for result in models if result.model == "ape"]
+        others = [result for result in models if result.model != "ape"]
         if len(baselines) > 1:
             raise UserError(f"two results of APE on {setting} with seed {seed}: give one")
         if not baselines or not others:
             continue
         for group, names in baselines[0].groups.items():
-            if all(name in result.hypotheses for name in names for result in members):
+            if all(name in result.hypotheses for name in names for result in models):
                 yield from compare(baselines[0], others, group, samples)
 
 
 def main(arguments: list[str]) -> None:
     """Compare each model with APE of the same setting and seed by paired bootstrap."""
-    parser = argparse.ArgumentParser(prog="shape-fairseq significance", description=main.__doc__)
+    parser = Parser(prog="shape-fairseq significance", description=main.__doc__)
     parser.add_argument("results", type=Path, nargs="+", help="result files of recipes/evaluate.sh")
-    parser.add_argument("--samples", type=int, default=DEFAULT_SAMPLES, help="default: %(default)s")
+    parser.add_argument(
+        "--samples", type=positive, default=DEFAULT_SAMPLES, help="default: %(default)s"
+    )
     parser.add_argument("--json", action="store_true", help="as JSON")
     args = parser.parse_args(arguments)
     rows = list(compare_all([results.read(path) for path in args.results], args.samples))

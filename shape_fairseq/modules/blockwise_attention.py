@@ -198,8 +198,9 @@ def weighted_blocks(
     generator = torch.Generator(query.device) if options.dropout else None
     if generator is not None:
         generator.manual_seed(options.seed)
-    limits = (relative_keys.size(0) // 2, options.causal, options.limits)
-    for block in blocks(*query.shape[:2], key.size(1), *limits):
+    sequences, queries = query.shape[:2]
+    distance = relative_keys.size(0) // 2
+    for block in blocks(sequences, queries, key.size(1), distance, options.causal, options.limits):
         n, q, k = block.sequences, block.queries, slice(block.keys)
         seen = None if mask is None else mask[n, :, k]
         weights = attention_weights(

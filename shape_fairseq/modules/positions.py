@@ -1,72 +1,129 @@
-"""SHAPE: sinusoidal positions, shifted by a random offset for each sequence while training."""
+"""Sinusoidal positions of which only those of a training batch change, and SHAPE, the first such.
+
+SHAPE, CAPE and randomized positions differ in where the tokens of a training sequence stand. All
+else is theirs in common: each sequence, source and target, rank and update draws anew; a resumed
+training repeats the draws; and outside training the model is fairseq's own.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import log
 
 import torch
 from fairseq.modules import SinusoidalPositionalEmbedding
 from fairseq.utils import make_positions
 from torch import Tensor, nn
 
-from ..compat import OptionError, sinusoidal_table
+from ..compat import sinusoidal_table
+from ..errors import OptionError
 
 
-def draw_offsets(batch_size: int, max_shift: int, device: torch.device) -> Tensor:
-    """One offset k ~ U{0, ..., max_shift} for each sequence, of shape (batch, 1).
+def rank_generator(device: torch.device) -> torch.Generator:
+    """A generator of random numbers for one batch of one rank.
 
     fairseq seeds torch with the update number before each update, alike on all ranks. One draw
-    from that generator makes a resumed run repeat the offsets; the rank makes them differ.
+    from that generator makes a resumed run repeat its draws; the rank makes them differ.
     """
     seed = int(torch.randint(2**31, (), device="cpu"))  # on the CPU: no host sync
     rank = torch.distributed.get_rank() if torch.distributed.is_initialized() else 0
     # The CPU's generator uses 32 bits of its seed; the factor spreads neighbouring ranks over them.
-    generator = torch.Generator(device).manual_seed((seed + rank * 0x9E3779B1) % 2**32)
-    return torch.randint(max_shift + 1, (batch_size, 1), generator=generator, device=device)
+    return torch.Generator(device).manual_seed((seed + rank * 0x9E3779B1) % 2**32)
 
 
-class ShiftedSinusoidalPositionalEmbedding(SinusoidalPositionalEmbedding):
-    """fairseq's sinusoidal positions, with a random shift in training and a fixed one otherwise.
+def sinusoids(positions: Tensor, dim: int) -> Tensor:
+    """fairseq's sinusoidal vectors at real positions, those of its table where these are whole."""
+    half = dim // 2
+    steps = torch.arange(half, dtype=positions.dtype, device=positions.device)
+    frequencies = torch.exp(steps * -(log(10000) / (half - 1)))
+    angles = positions.unsqueeze(-1) * frequencies
+    return torch.cat([angles.sin(), angles.cos()], dim=-1)  # ... x dim
 
-    With `max_shift` 0 and `offset` 0 every call is the parent's. Incremental decoding sees one
-    token at a time and so always uses the fixed offset.
+
+class TrainingPositionalEmbedding(SinusoidalPositionalEmbedding):
+    """fairseq's sinusoidal positions; a subclass says where the tokens of a training batch stand.
+
+    With a fixed `offset` all positions outside training are shifted by it, for the analyses.
+    Incremental decoding sees one token at a time and never draws.
+    """
+
+    offset = 0
+
+    @classmethod
+    def like(cls, stock: SinusoidalPositionalEmbedding, *options):
+        """An embedding of the same size, device and dtype as fairseq's own `stock`."""
+        table = sinusoidal_table(stock, rows=0)
+        ours = cls(stock.embedding_dim, stock.padding_idx, table.size(0), *options)
+        return ours.to(table).train(stock.training)
+
+    def draw(self, positions: Tensor, lengths: Tensor) -> Tensor | None:
+        """New places for the tokens at `positions` 0, 1, ... (batch x length; -1 is padding).
+
+        Whole numbers are looked up in fairseq's table, real ones computed; None changes nothing.
+        `lengths` (batch x 1) counts the tokens without padding.
+        """
+        return None
+
+    def reach(self, length: int) -> int:
+        """How many whole positions a training sequence of this length is spread over."""
+        return length
+
+    def forward(self, input, incremental_state=None, timestep=None, positions=None):
+        """Position vectors of `input` (batch, length): (batch, length, dim), zero for padding."""
+        if incremental_state is None and (self.training or self.offset):
+            # batch x length, padding is -1
+            usual = make_positions(input, self.padding_idx) - (self.padding_idx + 1)
+            if self.training:
+                places = self.draw(usual, usual.ge(0).sum(dim=1, keepdim=True))
+                if places is not None:
+                    return self._vectors(usual, places, self.reach(input.size(1)))
+            if self.offset:
+                return self._vectors(usual, usual + self.offset, input.size(1) + self.offset)
+        if self.offset == 0:
+            return super().forward(input, incremental_state, timestep, positions)
+        sinusoidal_table(self, self.padding_idx + 1 + input.size(1) + self.offset)
+        step = input.size(1) - 1 if timestep is None else timestep
+        return super().forward(input, incremental_state, torch.as_tensor(step + self.offset))
+
+    def _vectors(self, usual: Tensor, places: Tensor, reach: int) -> Tensor:
+        """The vectors at `places`, batch x length x dim; padding keeps its own, zero, row."""
+        first = self.padding_idx + 1
+        table = sinusoidal_table(self, first + reach)
+        real = usual.ge(0)
+        if places.is_floating_point():
+            vectors = sinusoids(places + first, self.embedding_dim).type_as(table)
+            return vectors * real.unsqueeze(-1)
+        rows = torch.where(real, places + first, self.padding_idx)
+        return table.index_select(0, rows.view(-1)).view(*rows.shape, -1).detach()
+
+
+def draw_offsets(batch_size: int, max_shift: int, device: torch.device) -> Tensor:
+    """One offset k ~ U{0, ..., max_shift} for each sequence, of shape (batch, 1)."""
+    shape = (batch_size, 1)
+    return torch.randint(max_shift + 1, shape, generator=rank_generator(device), device=device)
+
+
+class ShiftedSinusoidalPositionalEmbedding(TrainingPositionalEmbedding):
+    """SHAPE: while training all positions of a sequence are shifted by one random offset.
+
+    With `max_shift` 0 every call is fairseq's own.
     """
 
     def __init__(self, embedding_dim: int, padding_idx: int, init_size: int, max_shift: int = 0):
         super().__init__(embedding_dim, padding_idx, init_size + max_shift)
         self.max_shift = max_shift
-        self.offset = 0
 
-    @classmethod
-    def like(cls, stock: SinusoidalPositionalEmbedding, max_shift: int = 0):
-        """A shifted embedding of the same size, device and dtype as fairseq's own `stock`."""
-        table = sinusoidal_table(stock, rows=0)
-        shifted = cls(stock.embedding_dim, stock.padding_idx, table.size(0), max_shift)
-        return shifted.to(table).train(stock.training)
+    def draw(self, positions: Tensor, lengths: Tensor) -> Tensor | None:
+        if self.max_shift == 0:
+            return None
+        return positions + draw_offsets(len(positions), self.max_shift, positions.device)
 
-    def forward(self, input, incremental_state=None, timestep=None, positions=None):
-        """Position vectors of `input` (batch, length): (batch, length, dim), zero for padding."""
-        if self.training and self.max_shift > 0 and incremental_state is None:
-            offsets = draw_offsets(input.size(0), self.max_shift, input.device)
-            return self._shifted(input, offsets, largest=self.max_shift)
-        if self.offset == 0:
-            return super().forward(input, incremental_state, timestep, positions)
-        if incremental_state is None:
-            return self._shifted(input, self.offset, largest=self.offset)
-        sinusoidal_table(self, self.padding_idx + 1 + input.size(1) + self.offset)
-        step = input.size(1) - 1 if timestep is None else timestep
-        return super().forward(input, incremental_state, torch.as_tensor(step + self.offset))
-
-    def _shifted(self, input: Tensor, offsets: Tensor | int, largest: int) -> Tensor:
-        """Look up position + offset for every token; padding keeps its own, zero, row."""
-        table = sinusoidal_table(self, self.padding_idx + 1 + input.size(1) + largest)
-        positions = make_positions(input, self.padding_idx)  # batch x length
-        positions = positions + input.ne(self.padding_idx) * offsets
-        return table.index_select(0, positions.view(-1)).view(*input.shape, -1).detach()
+    def reach(self, length: int) -> int:
+        return length + self.max_shift
 
 
 @contextmanager
 def position_offset(model: nn.Module, encoder: int = 0, decoder: int = 0) -> Iterator[nn.Module]:
-    """Evaluate a SHAPE or a stock Transformer with all its positions shifted by fixed offsets.
+    """Evaluate a model that has fairseq's positions with all of them shifted by fixed offsets.
 
     >>> with position_offset(model, encoder=100):
     ...     states = model.encoder(tokens, lengths)
@@ -80,7 +137,7 @@ def position_offset(model: nn.Module, encoder: int = 0, decoder: int = 0) -> Ite
             raise OptionError(f"an offset must not be negative, got {offset}")
     try:
         for side, offset in sides:
-            side.embed_positions = ShiftedSinusoidalPositionalEmbedding.like(side.embed_positions)
+            side.embed_positions = TrainingPositionalEmbedding.like(side.embed_positions)
             side.embed_positions.offset = offset
         yield model
     finally:

@@ -1,26 +1,41 @@
-"""A Transformer with absolute, shifted or relative positions as a CTranslate2 model.
+"""All position representations as CTranslate2 models.
 
-The layers are converted by CTranslate2's own functions for fairseq; its converter as a whole
-knows neither relative positions nor encoders and decoders that differ.
+The layers are converted by CTranslate2's own functions for fairseq; its converter as a whole knows
+neither relative positions nor encoders and decoders that differ. What its engine can do beyond its
+converters is used: rotary positions, and T5's table of biases for any bias of distances.
 """
 
-import json
+import logging
 import shutil
 import tempfile
 from argparse import Namespace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy
 import torch
 from fairseq.data import Dictionary
 from fairseq.data.data_utils import infer_language_pair
 from fairseq.models import build_model
 
+from .. import records
+from ..data_folder import DICTIONARY, PARAMETERS, data_hash
 from ..errors import UserError
+from ..evaluation.training_folder import RECIPE, read_recipe
 from ..files import atomic_directory, sha256
+from ..models.relative_positions import RelativePositionsModel
+from ..modules.biased_attention import BiasedSelfAttention
+from ..modules.relative_attention import RelativeMultiheadAttention
+from ..modules.rotary_attention import RotarySelfAttention
+from ..search import Search
 from ..text import bpe
-from .translate import FORMAT, SETTINGS_FILE, import_ctranslate2
+from .settings import CODES, SETTINGS_FILE, Settings, check_search
+from .trained import Checkpoint
+from .translate import import_ctranslate2
+
+log = logging.getLogger(__name__)
 
 # What exists in fairseq's Transformer and not in CTranslate2's.
 UNSUPPORTED = (
@@ -50,10 +65,11 @@ ACTIVATIONS = {
 TOLERANCE = 1e-3
 
 
-def check_supported(options: Namespace, kind: str) -> None:
+def check_supported(options: Namespace, model_class: type) -> None:
     """Refuse what CTranslate2 would compute differently, before any work is done."""
     refused = [name for name in UNSUPPORTED if getattr(options, name, None)]
-    if kind != "rpe" and getattr(options, "no_token_positional_embeddings", False):
+    positions = not issubclass(model_class, RelativePositionsModel)
+    if positions and getattr(options, "no_token_positional_embeddings", False):
         refused.append("no_token_positional_embeddings")
     if refused:
         names = ", ".join(f"--{name.replace('_', '-')}" for name in refused)
@@ -87,6 +103,52 @@ def first_existing(what: str, option: str, *candidates: Path) -> Path:
     raise UserError(f"no {what} found ({tried} missing): give {option}")
 
 
+def check_dictionaries(checkpoint: Checkpoint, data: Path, paths: list[Path]) -> None:
+    """Refuse dictionaries other than those of the training: symbols in another order are nonsense.
+
+    A recipe keeps a hash of its data beside the checkpoint. Without it the dictionaries of the
+    training's folder tell, where that is still there.
+    """
+    here, there = data.absolute(), training_data(checkpoint).absolute()
+    folders = [f for f in (here, here.parent) if (f / PARAMETERS).is_file()]
+    if (checkpoint.path.parent / RECIPE).is_file() and folders:
+        recipe = read_recipe(checkpoint.path.parent)
+        same = recipe.data_hash == data_hash(folders[0])
+        if same and all(symbols_of(path) == symbols_of(folders[0] / DICTIONARY) for path in paths):
+            return
+        raise UserError(
+            f"{checkpoint.path} was trained on other data than {data}: give the --data of its"
+            " training"
+        )
+    if here == there:
+        return
+    for path in paths:
+        original = next(
+            (file for name in (path.name, DICTIONARY) if (file := there / name).is_file()), None
+        )
+        if original is None:
+            log.warning(
+                "not checked: whether %s is the dictionary of the training, as %s is not there",
+                path,
+                there,
+            )
+        elif symbols_of(path) != symbols_of(original):
+            raise UserError(
+                f"{path} is not the dictionary of the training, {original}: give the --data of its"
+                " training"
+            )
+
+
+def symbols_of(path: Path) -> list[str]:
+    """The symbols of a dictionary in their order."""
+    return Dictionary.load(str(path)).symbols
+
+
+def training_data(checkpoint: Checkpoint) -> Path:
+    """The data-bin that a model was trained on, wherever that is now."""
+    return Path(str(getattr(checkpoint.options, "data", "")).split(":")[0])
+
+
 def build(checkpoint, dictionaries: list[Dictionary]) -> torch.nn.Module:
     """The model of a checkpoint as fairseq builds it, ready to translate, in fp32."""
     source, target = dictionaries
@@ -105,37 +167,72 @@ def build(checkpoint, dictionaries: list[Dictionary]) -> torch.nn.Module:
     return model.float().eval()
 
 
-def set_side(spec, module, set_layer, embeddings) -> None:
+def position_options(attention: torch.nn.Module) -> dict:
+    """What CTranslate2's encoders and decoders must be told of a layer's self-attention."""
+    if isinstance(attention, RelativeMultiheadAttention):
+        return {"relative_position": True}
+    if isinstance(attention, BiasedSelfAttention):
+        return {"relative_attention_bias": True}
+    if isinstance(attention, RotarySelfAttention):
+        return {"rotary_dim": 0, "rotary_interleave": True, "rotary_base": attention.base}
+    return {}
+
+
+def bias_table(attention: BiasedSelfAttention, positions: int) -> numpy.ndarray:
+    """T5's table with a bucket of its own for each distance below `positions`: buckets x heads.
+
+    Half of a side's buckets hold one distance each and are all that is ever used, as no sequence
+    is longer than `positions`. Where the future is visible it has the later half of all buckets.
+    """
+    distances = torch.arange(2 * positions)
+    sides = [-distances] if attention.causal else [-distances, distances]
+    bias = attention.distance_bias
+    table = torch.cat([bias.by_distance(side, torch.float32).t() for side in sides])
+    return table.detach().numpy()
+
+
+def set_positions(spec, module, positions: int) -> None:
+    """Fill what `position_options` has announced."""
+    first = module.layers[0].self_attn
+    if isinstance(first, RotarySelfAttention) and hasattr(spec, "position_encodings"):
+        del spec.position_encodings
+    if hasattr(spec, "position_encodings"):
+        convert = import_module("ctranslate2.converters.fairseq")
+        convert.set_position_encodings(spec.position_encodings, module.embed_positions)
+    table = bias_table(first, positions) if isinstance(first, BiasedSelfAttention) else None
+    for layer_spec, layer in zip(spec.layer, module.layers, strict=True):
+        attention, attention_spec = layer.self_attn, layer_spec.self_attention
+        if isinstance(attention, RelativeMultiheadAttention):
+            # Both sides keep the row of distance j - i at j - i + L.
+            attention_spec.relative_position_keys = attention.relative_keys.numpy()
+            attention_spec.relative_position_values = attention.relative_values.numpy()
+        elif table is not None:
+            attention_spec.relative_attention_bias = table
+            attention_spec.relative_attention_max_distance = numpy.int32(2 * positions)
+
+
+def set_side(spec, module, set_layer, embeddings, positions: int) -> None:
     """Fill the specification of an encoder or a decoder."""
     convert = import_module("ctranslate2.converters.fairseq")
     convert.set_embeddings(embeddings, module.embed_tokens)
     spec.scale_embeddings = module.embed_scale
-    if hasattr(spec, "position_encodings"):
-        convert.set_position_encodings(spec.position_encodings, module.embed_positions)
     if module.layer_norm is not None:
         convert.set_layer_norm(spec.layer_norm, module.layer_norm)
     if module.layernorm_embedding is not None:
         convert.set_layer_norm(spec.layernorm_embedding, module.layernorm_embedding)
     for layer_spec, layer in zip(spec.layer, module.layers, strict=True):
         set_layer(layer_spec, layer)
-        if hasattr(layer_spec.self_attention, "relative_position_keys"):
-            # Both sides keep the row of distance j - i at j - i + L.
-            attention = layer.self_attn
-            layer_spec.self_attention.relative_position_keys = attention.relative_keys.numpy()
-            layer_spec.self_attention.relative_position_values = attention.relative_values.numpy()
+    set_positions(spec, module, positions)
 
 
 @torch.no_grad()
-def specification(model: torch.nn.Module, options: Namespace, kind: str, symbols: list[list[str]]):
+def specification(model: torch.nn.Module, options: Namespace, symbols: list[list[str]]):
     """The model as CTranslate2 describes it."""
     convert = import_module("ctranslate2.converters.fairseq")
     specs = import_module("ctranslate2.specs.transformer_spec")
     activations = import_module("ctranslate2.specs.common_spec").Activation
     encoder, decoder = model.encoder, model.decoder
-    common = {
-        "relative_position": kind == "rpe",
-        "activation": activations[ACTIVATIONS[getattr(options, "activation_fn", None) or "relu"]],
-    }
+    activation = activations[ACTIVATIONS[getattr(options, "activation_fn", None) or "relu"]]
 
     def shape_of(module, side: str) -> dict:
         pre_norm = bool(getattr(options, f"{side}_normalize_before", False))
@@ -145,19 +242,22 @@ def specification(model: torch.nn.Module, options: Namespace, kind: str, symbols
             "pre_norm": pre_norm,
             "no_final_norm": pre_norm and module.layer_norm is None,
             "layernorm_embedding": module.layernorm_embedding is not None,
+            "activation": activation,
+            **position_options(module.layers[0].self_attn),
         }
 
     projected = decoder.project_in_dim is not None
     if projected != (decoder.project_out_dim is not None):
         raise UserError("CTranslate2 cannot project the decoder's input or output alone")
     spec = specs.TransformerSpec(
-        specs.TransformerEncoderSpec(**shape_of(encoder, "encoder"), **common),
-        specs.TransformerDecoderSpec(
-            **shape_of(decoder, "decoder"), **common, project_in_out=projected
-        ),
+        specs.TransformerEncoderSpec(**shape_of(encoder, "encoder")),
+        specs.TransformerDecoderSpec(**shape_of(decoder, "decoder"), project_in_out=projected),
     )
-    set_side(spec.encoder, encoder, convert.set_transformer_encoder_layer, *spec.encoder.embeddings)
-    set_side(spec.decoder, decoder, convert.set_transformer_decoder_layer, spec.decoder.embeddings)
+    max_source, max_target = model.max_positions()
+    set_encoder_layer = convert.set_transformer_encoder_layer
+    set_decoder_layer = convert.set_transformer_decoder_layer
+    set_side(spec.encoder, encoder, set_encoder_layer, spec.encoder.embeddings[0], max_source)
+    set_side(spec.decoder, decoder, set_decoder_layer, spec.decoder.embeddings, max_target)
     convert.set_linear(spec.decoder.projection, decoder.output_projection)
     if projected:
         convert.set_linear(spec.decoder.project_in, decoder.project_in_dim)
@@ -191,7 +291,8 @@ def check_same_scores(model: torch.nn.Module, spec, symbols: list[list[str]]) ->
     """Let both translate the same made-up sentences: what is served must be what was trained."""
     ctranslate2 = import_ctranslate2()
     generator = torch.Generator().manual_seed(1)
-    lengths = [2, min(50, model.max_positions()[0] - 1)]  # 50: beyond usual relative distances
+    longest = min(model.max_positions()) - 1
+    lengths = [2, min(50, longest), min(300, longest)]  # 300: beyond usual relative distances
     with tempfile.TemporaryDirectory() as folder:
         save(spec, Path(folder))
         translator = ctranslate2.Translator(folder, compute_type="float32", intra_threads=1)
@@ -213,51 +314,51 @@ def check_same_scores(model: torch.nn.Module, spec, symbols: list[list[str]]) ->
                 )
 
 
-def export(checkpoint, output: Path, args: Namespace) -> None:
+def export(checkpoint: Checkpoint, output: Path, args: Namespace) -> None:
     """Write a CTranslate2 model with its vocabularies, BPE codes and settings."""
     ctranslate2 = import_ctranslate2()
     types = import_module("ctranslate2.specs.model_spec").ACCEPTED_MODEL_TYPES
     if args.quantization is not None and args.quantization not in types:
         raise UserError(f"unknown quantization '{args.quantization}': choose {', '.join(types)}")
-    if args.beam < 1 or args.max_len_a < 0 or args.max_len_b < 1:
-        raise UserError("--beam and --max-len-b must be at least 1, --max-len-a at least 0")
-    options = checkpoint.options
-    check_supported(options, checkpoint.kind)
-    data = args.data or Path(str(getattr(options, "data", "")).split(":")[0])
-    langs = languages(options, args, data)
+    search = Search.from_options(args)
+    check_search(search)
+    check_supported(checkpoint.options, checkpoint.model_class)
+    data = args.data or training_data(checkpoint)
+    langs = languages(checkpoint.options, args, data)
     paths = [
-        first_existing("dictionary", "--data", data / f"dict.{lang}.txt", data / "dict.txt")
+        first_existing("dictionary", "--data", data / f"dict.{lang}.txt", data / DICTIONARY)
         for lang in langs
     ]
-    codes = args.codes or first_existing(
-        "BPE codes", "--codes", data / "bpe" / "codes", data.parent / "bpe" / "codes"
-    )
-    bpe.check_codes(codes)
+    codes = None if args.tokens else args.codes or find_codes(data)
+    if codes is not None:
+        bpe.check_codes(codes)
+    check_dictionaries(checkpoint, data, paths)
     dictionaries = [Dictionary.load(str(path)) for path in paths]
     symbols = [dictionary.symbols for dictionary in dictionaries]
     model = build(checkpoint, dictionaries)
-    check_same_scores(model, specification(model, options, checkpoint.kind, symbols), symbols)
+    describe = partial(specification, model, checkpoint.options, symbols)
+    check_same_scores(model, describe(), symbols)
     max_source, max_target = model.max_positions()
     with atomic_directory(output) as folder:
-        spec = specification(model, options, checkpoint.kind, symbols)
-        save(spec, folder, args.quantization)
-        shutil.copyfile(codes, folder / "codes")
-        settings = {
-            "format": FORMAT,
-            "model": checkpoint.kind,
-            "source_lang": langs[0],
-            "target_lang": langs[1],
-            "max_source_positions": max_source,
-            "max_target_positions": max_target,
-            "quantization": args.quantization or "float32",
-            "search": {
-                "beam": args.beam,
-                "lenpen": args.lenpen,
-                "max_len_a": args.max_len_a,
-                "max_len_b": args.max_len_b,
-            },
-            "files": {path.name: sha256(path) for path in sorted(folder.iterdir())},
-            "signature": checkpoint.signature() | {"ctranslate2": ctranslate2.__version__},
-        }
-        text = json.dumps(settings, indent=1)
-        (folder / SETTINGS_FILE).write_text(f"{text}\n", encoding="utf-8")
+        save(describe(), folder, args.quantization)
+        if codes is not None:
+            shutil.copyfile(codes, folder / CODES)
+        settings = Settings(
+            model=checkpoint.model.name,
+            source_lang=langs[0],
+            target_lang=langs[1],
+            max_source_positions=max_source,
+            max_target_positions=max_target,
+            quantization=args.quantization or "float32",
+            search=search,
+            files={path.name: sha256(path) for path in sorted(folder.iterdir())},
+            signature=checkpoint.signature() | {"ctranslate2": ctranslate2.__version__},
+            tokens=args.tokens,
+        )
+        (folder / SETTINGS_FILE).write_bytes(records.to_json(settings))
+
+
+def find_codes(data: Path) -> Path:
+    """The BPE codes of data_prep's folder, whether that or one of its data-bins was given."""
+    candidates = [folder / "bpe" / "codes" for folder in (data, data.parent)]
+    return first_existing("BPE codes", "--codes, or --tokens to do without", *candidates)

@@ -1,6 +1,9 @@
-"""Raw text in, raw text out: Moses tokens, BPE, CTranslate2 on all cores, detokenized."""
+"""Raw text in, raw text out: Moses tokens, BPE, CTranslate2 on all cores, detokenized.
 
-import argparse
+A model that was exported for a preprocessing of its own takes tokens and gives tokens instead.
+"""
+
+import dataclasses
 import json
 import logging
 import os
@@ -9,31 +12,34 @@ import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
+from itertools import count
 from pathlib import Path
 from typing import BinaryIO
 
 from tqdm import tqdm
 
-from ..command_line import positive
-from ..errors import UserError
-from ..files import atomic_outputs, open_text, sha256
-from ..parallel import available_cores, chunks
+from ..command_line import Parser, positive
+from ..errors import UserError, one_line
+from ..files import atomic_outputs, open_text
+from ..parallel import available_cores
+from ..search import Search
 from ..text import clean
-from ..text.bpe import CONTINUES, Encoder
+from ..text.bpe import Encoder
+from ..text.bpe_engines import CONTINUES
 from ..text.detokenize import detokenize_joined
 from ..text.separator import JOIN, SEPARATOR, split_joined
 from ..text.tokenizer import tokenize
+from .settings import CODES, VOCABULARIES, check_search, read_settings
 
 log = logging.getLogger(__name__)
 
-SETTINGS_FILE = "shape_fairseq.json"
-FORMAT = 1
 END, PADDING = "</s>", "<pad>"
 SENTENCE_ENDS = frozenset([".", "!", "?", "...", "…", ";", ":", SEPARATOR])
-CHUNK_LINES = 2000
+CHUNK_LINES = 4000
+CHUNK_BYTES = 4 << 20
+LONGEST_LINE = 16 << 20  # bytes
 BATCH_TOKENS = 2048
 
 
@@ -47,47 +53,16 @@ def import_ctranslate2():
         ) from error
 
 
-@dataclass(frozen=True)
-class Search:
-    """How translations are searched for; the names are those of fairseq-generate."""
-
-    beam: int
-    lenpen: float
-    max_len_a: float
-    max_len_b: int
-
-
-def read_settings(folder: Path) -> dict:
-    """The settings of an exported folder, of which every file must be as it was written."""
-    path = folder / SETTINGS_FILE
-    if not path.is_file():
-        raise UserError(f"{path} is missing: make {folder} with shape-fairseq export")
-    try:
-        settings = json.loads(path.read_text(encoding="utf-8"))
-        found = settings["format"], settings["files"].items()
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"{path} is damaged: export the model again") from error
-    if found[0] != FORMAT:
-        raise UserError(f"{folder} was made by another version: export the model again")
-    for name, checksum in found[1]:
-        file = folder / name
-        if not file.is_file() or sha256(file) != checksum:
-            raise UserError(f"{file} is missing or damaged: export the model again")
-    return settings
-
-
 class Model:
     """An exported model: from a line of text to subwords, to a translation, to text."""
 
     def __init__(self, folder: Path, threads: int | None = None, device: str = "auto"):
         ctranslate2 = import_ctranslate2()
         self.settings = read_settings(folder)
-        self.source_lang: str = self.settings["source_lang"]
-        self.target_lang: str = self.settings["target_lang"]
-        self.max_target: int = self.settings["max_target_positions"] - 1
-        self.max_source: int = self.settings["max_source_positions"] - 1  # and </s>
-        self.search = Search(**self.settings["search"])
-        self._encoder = Encoder(folder / "codes")
+        self.max_source = self.settings.max_source_positions - 1  # and </s>
+        self.search = self.settings.search
+        self._folder = folder
+        self._encoder = None if self.settings.tokens else Encoder(folder / CODES)
         try:
             # One thread for each of many batches beats many threads for one batch.
             self._translator = ctranslate2.Translator(
@@ -97,41 +72,52 @@ class Model:
                 intra_threads=1,
             )
         except (RuntimeError, ValueError) as error:
-            reason = str(error).splitlines()[0]
-            raise UserError(f"CTranslate2 cannot load {folder}: {reason}") from error
-        self._vocabulary_file = next(
-            path
-            for name in ("shared_vocabulary.json", "source_vocabulary.json")
-            if (path := folder / name).is_file()
-        )
+            raise UserError(f"CTranslate2 cannot load {folder}: {one_line(error)}") from error
 
     @cached_property
     def knows_separator(self) -> bool:
         """Whether sentences joined with <sep> are one input, as in INTERPOLATE."""
-        return SEPARATOR in json.loads(self._vocabulary_file.read_text(encoding="utf-8"))
+        for name in VOCABULARIES:
+            path = self._folder / name
+            if path.is_file():
+                try:
+                    return SEPARATOR in json.loads(path.read_text(encoding="utf-8"))
+                except (ValueError, TypeError) as error:
+                    raise UserError(f"{path} is damaged: export the model again") from error
+        raise UserError(f"{self._folder} has no vocabulary: export the model again")
 
     def encode(self, text: str) -> list[str]:
         """The subwords of a line as data_prep makes them."""
+        if self._encoder is None:
+            return text.split()
         text, _ = clean.single_line(text)
         sentences = split_joined(text) if self.knows_separator else [text]
-        tokenized = [tokenize(sentence, self.source_lang).encode() for sentence in sentences]
+        source_lang = self.settings.source_lang
+        tokenized = [tokenize(sentence, source_lang).encode() for sentence in sentences]
         encoded = self._encoder.encode(tokenized).decode().split("\n")[:-1]
         return JOIN.join(encoded).split() if any(encoded) else []
 
     def decode(self, pieces: list[list[str]]) -> str:
         """Text from the translated pieces of a line."""
-        texts = (JOIN.join(detokenize_joined(" ".join(p), self.target_lang)) for p in pieces)
+        if self._encoder is None:
+            return " ".join(token for piece in pieces for token in piece)
+        target_lang = self.settings.target_lang
+        texts = (JOIN.join(detokenize_joined(" ".join(p), target_lang)) for p in pieces)
         return " ".join(texts).strip()
 
+    def length_limit(self, source: int, search: Search) -> int:
+        """How long the translation of a sequence of `source` subwords may be."""
+        limit = search.max_len_a * (source + 1) + search.max_len_b  # fairseq counts </s>
+        return max(int(min(limit, self.settings.max_target_positions - 1)), 1)
+
     def submit(self, batch: list[list[str]], search: Search) -> list:
-        """Start to translate a batch; the results come when they are asked for."""
-        longest = max(map(len, batch)) + 1  # fairseq counts </s>
-        length = min(int(search.max_len_a * longest + search.max_len_b), self.max_target)
+        """Start to translate a batch of sequences that have one and the same length limit."""
+        (limit,) = {self.length_limit(len(sequence), search) for sequence in batch}
         return self._translator.translate_batch(
             batch,
             beam_size=search.beam,
             length_penalty=search.lenpen,
-            max_decoding_length=max(length, 1),
+            max_decoding_length=limit,
             max_input_length=0,
             return_end_token=True,  # fairseq's length penalty counts it
             suppress_sequences=[[PADDING]],
@@ -152,11 +138,18 @@ def cut(subwords: list[str], limit: int) -> list[list[str]]:
     return [*pieces, subwords] if subwords else pieces
 
 
-def batches(lengths: list[int], max_tokens: int) -> Iterator[list[int]]:
-    """Indices of sequences of like length, as many as fit into `max_tokens` with padding."""
+def batches(lengths: list[int], limits: list[int], max_tokens: int) -> Iterator[list[int]]:
+    """Indices of sequences of like length and equal limit, as many as fit into `max_tokens`.
+
+    CTranslate2 has one limit for a batch. With a limit of its own a line has the same translation
+    whatever stands around it.
+    """
     batch: list[int] = []
-    for index in sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True):
-        if batch and (len(batch) + 1) * lengths[batch[0]] > max_tokens:
+    longest_first = sorted(range(len(lengths)), key=lambda i: (limits[i], lengths[i]), reverse=True)
+    for index in longest_first:
+        if batch and (
+            limits[index] != limits[batch[0]] or (len(batch) + 1) * lengths[batch[0]] > max_tokens
+        ):
             yield batch
             batch = []
         batch.append(index)
@@ -178,7 +171,9 @@ class Chunk:
         self._pieces_of_line = [self._pieces(number, line, limit) for number, line in lines]
         pieces = [piece for line in self._pieces_of_line for piece in line]
         self._results: list = [None] * len(pieces)
-        for batch in batches([len(piece) for piece in pieces], tokens):
+        lengths = [len(piece) for piece in pieces]
+        limits = [model.length_limit(length, search) for length in lengths]
+        for batch in batches(lengths, limits, tokens):
             submitted = model.submit([pieces[index] for index in batch], search)
             for index, result in zip(batch, submitted, strict=True):
                 self._results[index] = result
@@ -201,8 +196,28 @@ class Chunk:
         """The translations, in the order of the lines; an empty line stays empty."""
         results = iter(self._results)
         for pieces in self._pieces_of_line:
-            translated = [without_end(next(results).result().hypotheses[0]) for _ in pieces]
+            try:
+                translated = [without_end(next(results).result().hypotheses[0]) for _ in pieces]
+            except (RuntimeError, ValueError) as error:
+                raise UserError(f"CTranslate2 cannot translate: {one_line(error)}") from error
             yield self._model.decode(translated)
+
+
+def bounded_chunks(lines: Iterable[bytes], max_lines: int) -> Iterator[list[tuple[int, bytes]]]:
+    """Consecutive lines with their numbers, as many as `max_lines` and CHUNK_BYTES allow."""
+    chunk: list[tuple[int, bytes]] = []
+    size = 0
+    for number, line in enumerate(lines, start=1):
+        if chunk and size + len(line) > CHUNK_BYTES:
+            yield chunk
+            chunk, size = [], 0
+        chunk.append((number, line))
+        size += len(line)
+        if len(chunk) == max_lines:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
 
 
 def translate_lines(
@@ -216,15 +231,29 @@ def translate_lines(
     """Translate a stream of lines in bounded memory; the translations come in its order."""
     limit = min(limit or model.max_source, model.max_source)
     search = search or model.search
+    check_search(search)
     waiting: deque[Chunk] = deque()
     # While one chunk is translated the next is tokenized. Who gives single lines waits for each.
     ahead = 1 if chunk_lines > 1 else 0
-    for chunk in chunks(enumerate(lines, start=1), chunk_lines):
+    for chunk in bounded_chunks(lines, chunk_lines):
         waiting.append(Chunk(model, chunk, search, limit, batch_tokens))
         if len(waiting) > ahead:
             yield from waiting.popleft().texts()
     while waiting:
         yield from waiting.popleft().texts()
+
+
+def lines_of(stream: BinaryIO) -> Iterator[bytes]:
+    """The lines of a stream, split at line feeds only; one of LONGEST_LINE is an error."""
+    for number in count(1):
+        line = stream.readline(LONGEST_LINE + 1)
+        if not line:
+            return
+        if len(line) > LONGEST_LINE:
+            raise UserError(
+                f"line {number:,} has more than {LONGEST_LINE >> 20} MB: is it text? Split it"
+            )
+        yield line.removesuffix(b"\n")
 
 
 def remaining_lines(stream: BinaryIO) -> int | None:
@@ -237,20 +266,19 @@ def remaining_lines(stream: BinaryIO) -> int | None:
     return lines
 
 
-def make_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def make_parser() -> Parser:
+    parser = Parser(
         prog="shape-fairseq translate",
         description="Translate raw text, a sentence a line, with a model that"
-        " `shape-fairseq export --to ctranslate2` made. Empty lines stay empty; lines that are"
-        " longer than the model allows are translated in pieces.",
+        " `shape-fairseq export --to ctranslate2` made; tokens, if it was exported with --tokens."
+        " Empty lines stay empty; lines that are longer than the model allows are translated in"
+        " pieces.",
     )
     parser.add_argument("model", type=Path, metavar="MODEL_DIR")
     parser.add_argument("--input", type=Path, help="default: standard input")
     parser.add_argument("--output", type=Path, help="default: standard output")
-    parser.add_argument("--beam", type=positive, help="default: as exported")
-    parser.add_argument("--lenpen", type=float, help="default: as exported")
-    parser.add_argument("--max-len-a", type=float, help="default: as exported")
-    parser.add_argument("--max-len-b", type=positive, help="default: as exported")
+    Search.add_options(parser)
+    parser.set_defaults(**{field.name: None for field in dataclasses.fields(Search)})
     parser.add_argument(
         "--max-length",
         type=positive,
@@ -275,16 +303,15 @@ def main(arguments: list[str]) -> None:
     """Translate raw text with an exported model."""
     args = make_parser().parse_args(arguments)
     model = Model(args.model, args.threads, args.device)
-    asked = {name: getattr(args, name) for name in Search.__dataclass_fields__}
+    asked = dataclasses.asdict(Search.from_options(args))
     given = {name: value for name, value in asked.items() if value is not None}
-    search = Search(**{**vars(model.search), **given})
+    search = dataclasses.replace(model.search, **given)
     opened = open_text(args.input) if args.input else nullcontext(sys.stdin.buffer)
     written = atomic_outputs(args.output) if args.output else nullcontext([sys.stdout.buffer])
     with opened as source, written as (output,):
         chunk_lines = args.chunk_lines or (1 if source.isatty() else CHUNK_LINES)
-        lines = (line.removesuffix(b"\n") for line in iter(source.readline, b""))
         texts = translate_lines(
-            model, lines, search, args.max_length, chunk_lines, args.batch_tokens
+            model, lines_of(source), search, args.max_length, chunk_lines, args.batch_tokens
         )
         bar = tqdm(
             desc="translate", total=remaining_lines(source), unit="line", disable=None, leave=False

@@ -1,12 +1,9 @@
-"""Joint byte-pair encoding: merges learned from counted words, applied by fastBPE."""
+"""Joint byte-pair encoding: merges learned from counted words, and applied to text."""
 
 import argparse
 import logging
-import os
-import sys
 from collections import Counter
 from collections.abc import Iterable
-from contextlib import contextmanager
 from functools import lru_cache, partial
 from itertools import islice
 from pathlib import Path
@@ -16,11 +13,12 @@ from tqdm import tqdm
 from ..errors import UserError, run
 from ..files import atomic_outputs, progress_bar, read_lines
 from ..parallel import map_chunks
+from .bpe_engines import CONTINUES, Engine, best_engine
 from .bpe_learning import learn_merges
+from .clean import decode
 
 log = logging.getLogger(__name__)
 
-CONTINUES = "@@"  # ends every subword that is not the last one of its word
 MAX_CACHED_WORDS = 500_000
 
 
@@ -52,14 +50,11 @@ def learn(inputs: Iterable[Path], merges: int, codes: Path, workers: int | None 
 
 
 class Encoder:
-    """fastBPE with a cache of words, because most words of a text are a few thousand."""
+    """An engine with a cache of words, because most words of a text are a few thousand."""
 
-    def __init__(self, codes: Path) -> None:
-        import fastBPE
-
+    def __init__(self, codes: Path, engine: type[Engine] | None = None) -> None:
         check_codes(codes)
-        with _quiet_stderr():
-            self._bpe = fastBPE.fastBPE(str(codes), "")
+        self._engine = (engine or best_engine())(codes)
         self._cache: dict[str, str] = {}
 
     def encode(self, lines: list[bytes]) -> bytes:
@@ -69,14 +64,15 @@ class Encoder:
             self._cache.clear()
         cache = self._cache
         new = list({word for words in sentences for word in words if word not in cache})
-        cache.update(zip(new, self._bpe.apply(new), strict=True))
+        cache.update(zip(new, self._engine.apply(new), strict=True))
         return "".join(" ".join([cache[w] for w in words]) + "\n" for words in sentences).encode()
 
 
 def check_codes(codes: Path) -> None:
     """fastBPE aborts the process on a file that it cannot read, so look first."""
     for number, line in enumerate(read_lines(codes), start=1):
-        if len(line.split(b" ")) != 3:
+        text = decode(line)
+        if text is None or len(text.split(" ")) != 3:
             raise UserError(
                 f"{codes} line {number}: not fastBPE codes (two symbols and a count);"
                 " make them with python -m shape_fairseq.text.bpe learn"
@@ -84,23 +80,30 @@ def check_codes(codes: Path) -> None:
 
 
 @lru_cache
-def encoder(codes: Path) -> Encoder:
+def encoder(codes: Path, engine: type[Engine] | None = None) -> Encoder:
     """The encoder of a codes file, made once for each process."""
-    return Encoder(codes)
+    return Encoder(codes, engine)
 
 
-def encode_chunk(lines: list[bytes], codes: Path) -> tuple[bytes, int]:
+def encode_chunk(
+    lines: list[bytes], codes: Path, engine: type[Engine] | None = None
+) -> tuple[bytes, int]:
     """Encode a chunk of lines and say how many they were."""
-    return encoder(codes).encode(lines), len(lines)
+    return encoder(codes, engine).encode(lines), len(lines)
 
 
-def apply(codes: Path, source: Path, output: Path, workers: int | None = None) -> None:
-    """Encode a tokenized file with learned codes, on all cores."""
+def apply(
+    codes: Path,
+    source: Path,
+    output: Path,
+    workers: int | None = None,
+    engine: type[Engine] | None = None,
+) -> None:
+    """Encode a tokenized file with learned codes, on all cores, with fastBPE if it is there."""
     check_codes(codes)
+    work = partial(encode_chunk, codes=codes, engine=engine)
     with atomic_outputs(output) as (file,), progress_bar(f"apply BPE to {source}", source) as bar:
-        for encoded, lines in map_chunks(
-            partial(encode_chunk, codes=codes), read_lines(source), workers
-        ):
+        for encoded, lines in map_chunks(work, read_lines(source), workers):
             file.write(encoded)
             bar.update(lines)
 
@@ -108,20 +111,6 @@ def apply(codes: Path, source: Path, output: Path, workers: int | None = None) -
 def remove(line: str) -> str:
     """Join subwords back to words: the exact inverse of applying the codes."""
     return (line + " ").replace(CONTINUES + " ", "").removesuffix(" ")
-
-
-@contextmanager
-def _quiet_stderr():
-    """fastBPE's C++ code reports to stderr from every process; one process is enough to hear."""
-    sys.stderr.flush()
-    saved = os.dup(2)
-    with open(os.devnull, "wb") as nowhere:
-        os.dup2(nowhere.fileno(), 2)
-    try:
-        yield
-    finally:
-        os.dup2(saved, 2)
-        os.close(saved)
 
 
 def main() -> None:

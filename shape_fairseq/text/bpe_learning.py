@@ -61,11 +61,12 @@ class Vocabulary:
     def merge(self, pair: str, merged: str) -> set[str]:
         """Replace a pair by one symbol everywhere; return the pairs that became more frequent."""
         words, places, counts = self._words, self._places, self.counts
-        first, second = pair
+        first, second = pair[0], pair[1]
         new = set()
-        for number in places.pop(pair):
+        # Some words stand there many times: a long one would be searched again for each.
+        for number in dict.fromkeys(places.pop(pair)):
             pieces = words[number].split(pair)
-            # The places include words that lost the pair to another merge, and some words twice.
+            # The places include words that lost the pair to another merge.
             if len(pieces) == 1:
                 continue
             words[number] = merged.join(pieces)

@@ -7,10 +7,16 @@ from pathlib import Path
 
 from ..errors import UserError, run
 from ..files import atomic_outputs, read_pairs
+from .separator import BOUNDARY, SEPARATOR
 
 log = logging.getLogger(__name__)
 
 # Python, fairseq or an editor would break a line at these; only the line feed ends a line here.
+BYTE_ORDER_MARK = "\ufeff"
+# No word of a language is that long, and what has no spaces takes the tokenizer and BPE forever.
+MAX_WORD_CHARACTERS = 1000
+# How <sep> comes back from Moses, which takes it apart: text must not look like a boundary.
+HARMLESS_SEPARATOR = " ".join(re.findall(r"\w+|\W", SEPARATOR))
 OTHER_LINE_BREAKS = re.compile("[\r\v\f\x1c\x1d\x1e\x85\u2028\u2029]")
 
 
@@ -23,13 +29,21 @@ def decode(line: bytes) -> str | None:
 
 
 def single_line(text: str) -> tuple[str, str | None]:
-    """The text without characters that end a line elsewhere, and what was repaired."""
+    """The text without byte order marks and line ends of elsewhere, and what was repaired."""
+    if BYTE_ORDER_MARK in text:
+        text, repair = single_line(text.replace(BYTE_ORDER_MARK, ""))
+        return text, repair or "byte order mark"
     if not OTHER_LINE_BREAKS.search(text):
         return text, None
     without_cr = text.removesuffix("\r")
     if not OTHER_LINE_BREAKS.search(without_cr):
         return without_cr, "CR LF line end"
     return OTHER_LINE_BREAKS.sub(" ", without_cr), "line break inside a line"
+
+
+def longest_word(text: str) -> int:
+    """The number of characters of the longest word."""
+    return max(map(len, text.split()), default=0)
 
 
 def reason_to_drop(source_tokens: int, target_tokens: int, max_tokens: int) -> str | None:
@@ -42,7 +56,7 @@ def reason_to_drop(source_tokens: int, target_tokens: int, max_tokens: int) -> s
 
 
 def clean_corpus(prefix: Path, output: Path, langs: tuple[str, str]) -> int:
-    """Write the raw text with every sentence on exactly one line; return the repaired lines."""
+    """Write the raw text with a sentence a line, and no <sep>; return the repaired lines."""
     repaired = 0
     paths = [Path(f"{prefix}.{lang}") for lang in langs]
     with atomic_outputs(*(Path(f"{output}.{lang}") for lang in langs)) as files:
@@ -51,11 +65,12 @@ def clean_corpus(prefix: Path, output: Path, langs: tuple[str, str]) -> int:
                 text = decode(line)
                 if text is None:
                     raise UserError(f"{path} line {number:,} is not valid UTF-8: repair it")
-                text, repair = single_line(text)
-                repaired += repair is not None
-                file.write(f"{text}\n".encode())
+                line_text, repair = single_line(text)
+                harmless = BOUNDARY.sub(HARMLESS_SEPARATOR, line_text)
+                repaired += repair is not None or harmless != line_text
+                file.write(f"{harmless}\n".encode())
     if repaired:
-        log.info("%s: %s lines with other line breaks repaired", output, f"{repaired:,}")
+        log.info("%s: %s lines repaired", output, f"{repaired:,}")
     return repaired
 
 

@@ -1,17 +1,19 @@
 """Pairs, tokens and lengths of each setting, as JSON and as the paper's length figure."""
 
 import argparse
-import json
+import dataclasses
 import logging
 from collections import Counter
 from collections.abc import Iterator
 from itertools import accumulate
 from pathlib import Path
+from typing import Any, ClassVar
 
 from shape_fairseq.errors import UserError, run
 from shape_fairseq.files import atomic_outputs, progress_bar, read_lines
 from shape_fairseq.parallel import map_chunks
 
+from .. import records
 from ..data_folder import SETTINGS, subset_names
 
 log = logging.getLogger(__name__)
@@ -69,6 +71,26 @@ def describe_folder(folder: Path, langs: tuple[str, str], workers: int | None = 
         sides = [describe(length_counts(folder / f"{name}.{lang}", workers)) for lang in langs]
         subsets[name] = {"pairs": sides[0]["lines"], **dict(zip(langs, sides, strict=True))}
     return subsets
+
+
+@dataclasses.dataclass(frozen=True)
+class Statistics:
+    """The file statistics.json."""
+
+    FORMAT: ClassVar[int] = 1
+
+    settings: dict[str, dict[str, Any]]  # "vanilla": {"train": {"pairs": 9, "en": {...}}}
+
+
+def read(path: Path) -> dict[str, dict[str, Any]]:
+    """The statistics of every setting, as `main` wrote them."""
+    what = "the statistics of data_prep"
+    fields = records.load_json(path, what)
+    if records.FORMAT not in fields:  # from before there were versions: only the settings
+        fields = {"settings": fields}
+    records.check_format(fields, Statistics.FORMAT, path, what)
+    records.check(fields, Statistics, path, what)
+    return fields["settings"]
 
 
 def share_longer(lengths: dict[str, int], limit: int) -> float:
@@ -140,7 +162,7 @@ def main() -> None:
     if args.figure:
         plot(statistics, langs[0], args.figure)
     with atomic_outputs(args.json) as (file,):
-        file.write(json.dumps(statistics, indent=1).encode())
+        file.write(records.to_json(Statistics(statistics)))
     for setting, subsets in statistics.items():
         for name, subset in subsets.items():
             means = " and ".join(f"{subset[lang]['mean']:.1f} {lang}" for lang in langs)

@@ -24,7 +24,7 @@ class FastMosesTokenizer(MosesTokenizer):
 
     def __init__(self, lang: str) -> None:
         super().__init__(lang=lang)
-        self.NONBREAKING_PREFIXES = frozenset(self.NONBREAKING_PREFIXES)
+        self.NONBREAKING_PREFIXES: frozenset[str] = frozenset(self.NONBREAKING_PREFIXES)
         self._lower = frozenset(self.IsLower)
         self._alpha = frozenset(self.IsAlpha)
 
@@ -53,11 +53,18 @@ def tokenize_pairs(
     kept: list[tuple[str, str]] = []
     counts: Counter = Counter(pairs=len(pairs))
     for number, pair in pairs:
-        texts = [clean.decode(line) for line in pair]
-        if None in texts:
+        decoded = [clean.decode(line) for line in pair]
+        texts = [text for text in decoded if text is not None]
+        if len(texts) < len(pair):
             if max_tokens is None:
                 raise UserError(f"line {number:,} is not valid UTF-8: repair it")
             counts["dropped: not valid UTF-8"] += 1
+            continue
+        if (longest := max(map(clean.longest_word, texts))) > clean.MAX_WORD_CHARACTERS:
+            what = f"longer than {clean.MAX_WORD_CHARACTERS:,} characters"
+            if max_tokens is None:
+                raise UserError(f"line {number:,} has a word {what} ({longest:,}): repair it")
+            counts[f"dropped: a word {what}"] += 1
             continue
         tokens = []
         for text, lang in zip(texts, langs, strict=True):
@@ -68,7 +75,7 @@ def tokenize_pairs(
         lengths = [len(line.split()) for line in tokens]
         if max_tokens is None:
             counts["kept although empty on one side"] += min(lengths) == 0
-        elif reason := clean.reason_to_drop(*lengths, max_tokens):
+        elif reason := clean.reason_to_drop(lengths[0], lengths[1], max_tokens):
             counts[f"dropped: {reason}"] += 1
             continue
         kept.append((tokens[0], tokens[1]))

@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import shutil
 import signal
 import subprocess
 import tarfile
@@ -110,6 +111,21 @@ def test_other_parameters_are_refused(demo, commands):
     assert run.returncode == 1
     assert "EXTRAPOLATE_LIMIT=30" in run.stderr and "another folder" in run.stderr
     assert snapshot(demo) == before
+
+
+@pytest.mark.slow
+def test_folders_from_before_languages_could_be_chosen_still_work(demo, tmp_path, commands):
+    out = tmp_path / "out"
+    shutil.copytree(demo, out)
+    parameters = (out / "parameters.txt").read_text()
+    older = parameters.replace("SOURCE_LANG=en\nTARGET_LANG=de\n", "")
+    assert older != parameters
+    (out / "parameters.txt").write_text(older)
+    run = commands.script("prepare_demo", out, **SMALL_DEMO)
+    assert run.returncode == 0, run.stderr
+    assert (out / "parameters.txt").read_text() == older
+    run = commands.script("prepare_demo", out, **SMALL_DEMO, SOURCE_LANG="de", TARGET_LANG="en")
+    assert run.returncode == 1 and "use these parameters or another folder" in run.stderr
 
 
 def test_two_runs_at_once_are_refused(demo, commands):

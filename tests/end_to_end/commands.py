@@ -1,16 +1,12 @@
 """The real fairseq commands, in processes of their own, on a corpus that the tests make."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
-import pytest
+from tests import processes
+from tests.processes import COMMANDS, REPOSITORY
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 USER_DIR = REPOSITORY / "shape_fairseq"
-COMMANDS = Path(sys.executable).parent
 
 TRAINING = (
     "--user-dir", USER_DIR, "--cpu", "--optimizer", "adam", "--lr", "0.003",
@@ -20,19 +16,12 @@ TRAINING = (
 )  # fmt: skip
 
 
-def run(command: str, *arguments, check: bool = True, stdin: str | None = None, **environment):
+def run(command: str, *arguments, check: bool = True, stdin: str | None = None, **variables):
     """Run one of the environment's commands; a failure shows all that it printed."""
-    result = subprocess.run(
-        [str(COMMANDS / command), *map(str, arguments)],
-        input=stdin,
-        capture_output=True,
-        text=True,
-        cwd=REPOSITORY.parent,  # nothing may depend on the current folder
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(REPOSITORY), **environment},
+    result = processes.run(
+        COMMANDS / command, *arguments, stdin=stdin, env=processes.environment(**variables)
     )
-    if check and result.returncode != 0:
-        pytest.fail(f"{command} failed:\n{result.stdout[-3000:]}\n{result.stderr[-3000:]}")
-    return result
+    return processes.succeed(result) if check else result
 
 
 def train_options(data: Path, save: Path, arch: str, updates: int, *more) -> list[str]:

@@ -1,13 +1,13 @@
 """Every fairseq command works with --user-dir, and needs no option that the checkpoint knows."""
 
 import shutil
-import subprocess
 import sys
 
 import pytest
 import torch
 
-from tests.end_to_end.commands import COMMANDS, REPOSITORY, USER_DIR, run, train
+from tests import processes
+from tests.end_to_end.commands import REPOSITORY, USER_DIR, run, train
 
 ARCHS = ["transformer_shape_tiny", "transformer_rpe_tiny"]
 
@@ -138,14 +138,8 @@ def test_installed_elsewhere_it_tells_its_user_dir(data, tmp_path):
         "pip",
         *("install", "-q", "--no-deps", "--no-build-isolation", "--target", site, source),
     )
-    user_dir = subprocess.run(
-        [str(COMMANDS / "python"), "-m", "shape_fairseq", "user-dir"],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=tmp_path,
-        env={"PYTHONPATH": str(site)},
-    ).stdout.strip()
+    found = processes.shape_fairseq("user-dir", cwd=tmp_path, env={"PYTHONPATH": str(site)})
+    user_dir = found.stdout.strip()
     assert user_dir == str(site / "shape_fairseq")
     save = tmp_path / "save"
     train(data, save, "transformer_shape_tiny", 2, "--user-dir", user_dir, PYTHONPATH="")

@@ -1,28 +1,14 @@
 """From a trained checkpoint to production: translations stay what fairseq-generate gives."""
 
-import subprocess
-import sys
-
 from shape_fairseq.text import bpe
-from tests.end_to_end.commands import REPOSITORY, USER_DIR, run
+from tests.end_to_end.commands import USER_DIR, run
+from tests.processes import shape_fairseq
 
 # One sentence a batch: without the extension fairseq 0.12.2 fails on padding with torch 2.
 ONE_BY_ONE = (
     *("--cpu", "--num-workers", "0"),
     *("--batch-size", "1", "--required-batch-size-multiple", "1"),
 )
-
-
-def shape_fairseq(*arguments: object, stdin: str = "") -> subprocess.CompletedProcess:
-    """`shape-fairseq ...` from another folder, as a user would call it."""
-    return subprocess.run(
-        [sys.executable, "-m", "shape_fairseq", *map(str, arguments)],
-        input=stdin,
-        capture_output=True,
-        text=True,
-        cwd=REPOSITORY.parent,
-        env={"PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1", "PATH": "/usr/bin:/bin"},
-    )
 
 
 def lines_of(result, *kinds: str) -> list[str]:
@@ -61,7 +47,6 @@ def test_raw_text_is_translated_as_fairseq_generate_does(data, trained, tmp_path
     )
     hypotheses = [line.split("\t")[2] for line in lines_of(generated, "H-")]
     first, rest = (texts / "test.en").read_text().split("\n", 1)
-    # Each on its own, as the length of a batch's longest line limits all its translations.
-    result = shape_fairseq("translate", model, "--batch-tokens", 1, stdin=f"{first}\n\n{rest}")
+    result = shape_fairseq("translate", model, stdin=f"{first}\n\n{rest}")
     assert result.returncode == 0, result.stderr
     assert result.stdout.splitlines() == [hypotheses[0], "", *hypotheses[1:]]

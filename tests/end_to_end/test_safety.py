@@ -1,13 +1,12 @@
 """Bad input ends in one clear line, and a checkpoint is somebody else's file."""
 
 import os
-import subprocess
 import sys
 
 import pytest
 import torch
 
-from shape_fairseq.compat import LOADS_CHECKPOINTS_SAFELY
+from tests import processes
 from tests.end_to_end.commands import COMMANDS, REPOSITORY, USER_DIR, run, train_options
 
 
@@ -21,9 +20,6 @@ class RunsOnLoad:
         return os.mkdir, (str(self.marker),)
 
 
-@pytest.mark.skipif(
-    not LOADS_CHECKPOINTS_SAFELY, reason="torch before 2.6 runs the code of a checkpoint"
-)
 def test_a_malicious_checkpoint_is_refused_and_nothing_of_it_runs(data, trained, tmp_path):
     state = torch.load(trained("transformer_shape_tiny"))
     marker = tmp_path / "it-ran"
@@ -64,12 +60,7 @@ def test_wrong_options_end_before_any_work(data, tmp_path, arch, options, messag
 
 def test_without_fairseq_one_line_says_what_to_install():
     # -S hides the environment's packages, as if nothing had been installed.
-    result = subprocess.run(
-        [sys.executable, "-S", "-c", "import shape_fairseq.models"],
-        capture_output=True,
-        text=True,
-        env={"PYTHONPATH": str(REPOSITORY)},
-    )
+    result = processes.run(sys.executable, "-S", "-c", "import shape_fairseq.models")
     assert result.returncode == 1
     assert result.stderr.strip() == (
         "shape_fairseq needs fairseq: run `make setup`, or `pip install shape-fairseq`"
@@ -79,19 +70,13 @@ def test_without_fairseq_one_line_says_what_to_install():
 def test_an_old_python_is_told_so():
     """No old Python may be at hand, so this one reports a lower version."""
     program = "import sys; sys.version_info = (3, 8, 1); import shape_fairseq.compat"
-    result = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, cwd=REPOSITORY
-    )
+    result = processes.run(sys.executable, "-c", program)
     assert result.returncode == 1
     assert result.stderr.strip() == "shape_fairseq needs Python 3.10 or newer, this is 3.8"
 
 
 def test_make_refuses_a_python_that_is_not_there(tmp_path):
-    result = subprocess.run(
-        ["make", "-C", REPOSITORY, "setup", f"PYTHON={tmp_path / 'python'}"],
-        capture_output=True,
-        text=True,
-    )
+    result = processes.run("make", "-C", REPOSITORY, "setup", f"PYTHON={tmp_path / 'python'}")
     assert result.returncode != 0
     assert f"no Python at '{tmp_path / 'python'}'" in result.stderr
     assert COMMANDS.is_dir()

@@ -1,15 +1,14 @@
 """Training through fairseq-train: exact, resumable, in half precision."""
 
-import os
 import signal
-import subprocess
 import time
 
 import pytest
 from fairseq import checkpoint_utils
 
 from shape_fairseq.compat import FAST_PATH_COPIES
-from tests.end_to_end.commands import COMMANDS, REPOSITORY, USER_DIR, run, train, train_options
+from tests import processes
+from tests.end_to_end.commands import COMMANDS, USER_DIR, run, train, train_options
 
 ARCHS = ["transformer_shape_tiny", "transformer_rpe_tiny"]
 
@@ -89,12 +88,10 @@ def test_killed_between_saves_and_resumed_it_ends_the_same(data, tmp_path, arch)
 
     log = tmp_path / "log"
     with log.open("w") as output:
-        process = subprocess.Popen(
-            # A training that would never end by itself, so that the kill comes before the end.
-            [COMMANDS / "fairseq-train", *train_options(data, killed, arch, 10**6, *options)],
-            stdout=output,
-            stderr=output,
-            env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(REPOSITORY)},
+        # A training that would never end by itself, so that the kill comes before the end.
+        endless = train_options(data, killed, arch, 10**6, *options)
+        process = processes.start(
+            COMMANDS / "fairseq-train", *endless, stdout=output, stderr=output
         )
     saved = killed / "checkpoint_last.pt"
     deadline = time.monotonic() + 120

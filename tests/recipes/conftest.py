@@ -2,28 +2,24 @@
 
 import fcntl
 import os
+import shutil
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-TOP = Path(__file__).resolve().parents[2]
-# Nothing else that the person who runs the tests has set may reach the recipes.
-INHERITED = ("PATH", "HOME", "LANG", "TMPDIR")
+from tests import processes
+
+TOP = processes.REPOSITORY
 
 
 def environment(**variables: object) -> dict[str, str]:
-    """The environment of a recipe: this Python and this project first."""
-    inherited = {name: value for name, value in os.environ.items() if name in INHERITED}
-    return {
-        **inherited,
-        "PATH": os.pathsep.join([str(Path(sys.executable).parent), inherited["PATH"]]),
-        "PYTHON": sys.executable,
-        "PYTHONPATH": str(TOP),
-        "OMP_NUM_THREADS": "1",
-        **{name: str(value) for name, value in variables.items()},
-    }
+    """Nothing else that the person who runs the tests has set may reach the recipes."""
+    return processes.environment(only=("PATH", "HOME", "LANG", "TMPDIR"), **variables)
 
 
 class Recipes:
@@ -37,15 +33,25 @@ class Recipes:
 
     def run(self, name: str, *arguments: object, **variables: object):
         """Run a recipe; a failure shows all that it printed."""
-        return self._finish(self.start(name, *arguments, **variables))
+        return self.finish(self.start(name, *arguments, **variables))
+
+    def experiment(self, out: Path, *options: object, **variables: object) -> subprocess.Popen:
+        """Start the small experiment of small.toml in a folder."""
+        file = Path(__file__).with_name("small.toml")
+        return self.start_command("experiment", file, "--out", out, *options, **variables)
+
+    def start_command(self, *arguments: object, **variables: object) -> subprocess.Popen:
+        """Start `shape-fairseq ...`."""
+        words = [sys.executable, "-m", "shape_fairseq", *map(str, arguments)]
+        return self._start(words, **variables)
 
     def shape_fairseq(self, *arguments: object, **variables: object):
         """`shape-fairseq ...`; a failure shows all that it printed."""
-        return self.command(sys.executable, "-m", "shape_fairseq", *arguments, **variables)
+        return self.finish(self.start_command(*arguments, **variables))
 
     def command(self, *words: object, **variables: object):
         """Any command from the project's folder; a failure shows all that it printed."""
-        return self._finish(self._start([*map(str, words)], cwd=TOP, **variables))
+        return self.finish(self._start([*map(str, words)], cwd=TOP, **variables))
 
     def refused(self, name: str, *arguments: object, **variables: object) -> str:
         """Run a recipe that must end with one line, without a traceback; return that line."""
@@ -60,14 +66,11 @@ class Recipes:
     def _start(
         self, command: list[str], cwd: Path = TOP.parent, **variables: object
     ) -> subprocess.Popen:
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        return subprocess.Popen(command, env=environment(**variables), cwd=cwd, **pipes)
+        return processes.start(*command, env=environment(**variables), cwd=cwd)
 
-    def _finish(self, process: subprocess.Popen) -> str:
-        output, errors = process.communicate()
-        if process.returncode:
-            pytest.fail(f"{process.args} failed:\n{output[-3000:]}\n{errors[-3000:]}")
-        return output
+    def finish(self, process: subprocess.Popen) -> str:
+        """What a process printed; a failure shows all of it."""
+        return processes.succeed(processes.finish(process)).stdout
 
 
 @pytest.fixture(scope="session")
@@ -75,22 +78,50 @@ def recipes() -> Recipes:
     return Recipes()
 
 
-@pytest.fixture(scope="session")
-def demo(tmp_path_factory) -> Path:
-    """The demo corpus, small, made by its own script once for all of pytest's processes."""
+@contextmanager
+def made_once(tmp_path_factory, name: str) -> Iterator[Path]:
+    """A folder that one of pytest's processes fills, while the others wait for it."""
     top = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         top = top.parent
-    folder = top / "demo"
-    with open(top / "demo.lock", "w") as lock:
+    with open(top / f"{name}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (folder / "swapped").exists():
+        yield top / name
+
+
+@pytest.fixture(scope="session")
+def demo(tmp_path_factory) -> Path:
+    """The demo corpus, small, made by its own script."""
+    with made_once(tmp_path_factory, "demo") as folder:
+        if not (folder / "vanilla").exists():
             sizes = {"TRAIN_PAIRS": 1500, "VALID_PAIRS": 24, "TEST_PAIRS": 25, "BPE_MERGES": 300}
-            result = subprocess.run(
-                ["bash", str(TOP / "data_prep" / "prepare_demo.sh"), str(folder)],
-                env=environment(SWAPPED_SAMPLE=5, **sizes),
-                capture_output=True,
-                text=True,
-            )
-            assert result.returncode == 0, result.stderr
+            script = TOP / "data_prep" / "prepare_demo.sh"
+            variables = environment(SWAPPED_SAMPLE=5, **sizes)
+            processes.succeed(processes.run("bash", script, folder, env=variables))
     return folder
+
+
+@pytest.fixture(scope="session")
+def small_experiment(recipes, demo, tmp_path_factory) -> Path:
+    """The experiment of small.toml, stopped while it trains, and run to its end."""
+    with made_once(tmp_path_factory, "small") as folder:
+        if not (folder / "second.txt").exists():
+            shutil.copytree(demo, folder / "out" / "data")
+            (folder / "first.txt").write_text(stop_while_training(recipes, folder / "out"))
+            output = recipes.finish(recipes.experiment(folder / "out"))
+            (folder / "second.txt").write_text(output)
+    return folder
+
+
+def stop_while_training(recipes: Recipes, out: Path) -> str:
+    """Interrupt the experiment as a person would, as soon as it trains; what it then says."""
+    # Tests that run in the background ignore SIGINT, and what they start would do so too.
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    process = recipes.experiment(out)
+    signal.signal(signal.SIGINT, handler)
+    for line in process.stdout:
+        if "Train APE on INTERPOLATE" in line:
+            break
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate()
+    return f"{process.returncode} {errors}"

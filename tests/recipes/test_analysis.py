@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from shape_fairseq.analysis import curves, lengths, report, similarity, speed, swap, token_scores
-from shape_fairseq.analysis.models import DataBin, load_for_inference
+from shape_fairseq.analysis.compute.models import DataBin, load_for_inference
+from shape_fairseq.analysis.compute.token_scores import gold_scores
 from shape_fairseq.errors import UserError
 
 MODELS = ("ape", "shape", "rpe")
@@ -107,7 +108,7 @@ def check_scores_are_fairseqs(demo, folder):
     """The scores of gold tokens make up the perplexity that fairseq logged for this checkpoint."""
     data = DataBin(demo, "interpolate")
     model = load_for_inference(folder / "ape" / "checkpoint_last.pt", data, torch.device("cpu"))
-    scores = token_scores.gold_scores(model, data, "valid", max_tokens=1000, title="")
+    scores = gold_scores(model, data, "valid", max_tokens=1000, title="")
     perplexity = torch.cat(list(scores.values())).mean().neg().exp().item()
     logged, _ = curves.read_log(folder / "ape" / "train.log")
     assert perplexity == pytest.approx(logged[4], rel=1e-3)

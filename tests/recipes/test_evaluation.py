@@ -95,6 +95,11 @@ def check_refusals(recipes, demo, save, results, unused):
     assert "50 are to be averaged" in few
     assert "no subset dev" in recipes.refused("evaluate", save, SUBSETS="dev", **other)
     assert "recipe.txt is missing" in recipes.refused("evaluate", demo, **other)
+    (save / "completed_updates.txt").unlink()
+    unfinished = recipes.refused("evaluate", save, **other)
+    assert "is not trained to its end" in unfinished and "UNFINISHED=1" in unfinished
+    commands = recipes.run("evaluate", save, UNFINISHED=1, DRY_RUN=1, **other).splitlines()
+    assert commands[-1].endswith(f"{unused}/interpolate-ape-seed1-at-12.json")
     assert not unused.exists()
 
 
@@ -111,11 +116,11 @@ def test_tuning_trains_evaluates_and_reports(recipes, demo, tmp_path):
     assert output.splitlines()[-1] == "best: 10"
 
 
-def test_tuning_tries_the_shifts_of_appendix_b(recipes, demo, tmp_path):
-    output = recipes.run("tune_max_shift", DATA=demo, SAVE=tmp_path / "tune", GPUS=8, DRY_RUN=1)
+def test_tuning_tries_the_shifts_of_appendix_b(recipes, tmp_path):
+    output = recipes.run("tune_max_shift", DATA="data", SAVE=tmp_path / "tune", GPUS=8, DRY_RUN=1)
     *trainings, choice = map(shlex.split, output.splitlines())
     shifts = [words[words.index("--max-shift") + 1] for words in trainings]
     assert shifts == ["10", "20", "30", "40", "100", "500"]
-    assert [words[1] for words in trainings] == [str(demo / "extrapolate")] * 6
+    assert [words[1] for words in trainings] == ["data/extrapolate"] * 6
     assert choice[2:4] == ["shape_fairseq", "max-shift"]
     assert not (tmp_path / "tune").exists()

@@ -149,6 +149,34 @@ def test_without_a_gpu_the_cpu_trains_in_fp32(dry_run):
     assert halved["--fp16"] is True and halved["--fp16-no-flatten-grads"] is True
 
 
+def test_extra_options_are_split_as_a_shell_would(dry_run):
+    extra = "--lr 0.5\n--adam-betas '(0.9, 0.999)'\n--tensorboard-logdir 'two words'"
+    words = dry_run("vanilla", "ape", GPUS=1, EXTRA=extra)
+    assert words[-6:] == [
+        *("--lr", "0.5", "--adam-betas", "(0.9, 0.999)", "--tensorboard-logdir", "two words")
+    ]
+
+
+@pytest.mark.parametrize("setting", [*SETTINGS, "scaling_nmt"])
+def test_the_command_in_the_recipe_is_the_one_that_runs(recipes, dry_run, setting):
+    text = (recipes.top / "recipes" / f"{setting}.sh").read_text()
+    literal = shlex.split(text[text.index("  fairseq-train") :].replace("\\\n", " "))
+    words = dry_run(setting, "ape", GPUS=1)
+    paths = {"--user-dir", "--save-dir", "--log-file", "--tensorboard-logdir"}
+    read, ran = (
+        {name: value for name, value in options_of(command).items() if name not in paths}
+        for command in (literal, words)
+    )
+    assert ran == read | {"--distributed-world-size": "1"}
+    assert Path(literal[1]).name == Path(words[1]).name
+
+
+def test_a_dry_run_needs_no_data(recipes, tmp_path):
+    output = recipes.run("interpolate", "shape", GPUS=8, DRY_RUN=1, SAVE=tmp_path / "save")
+    assert output.count("\n") == 1 and "--max-shift 500" in output
+    assert "DATA" in recipes.refused("interpolate", "shape", GPUS=0, DRY_RUN=0)
+
+
 def test_wrong_input_ends_with_one_line(recipes, prepared, tmp_path):
     save = tmp_path / "save"
 
@@ -156,15 +184,20 @@ def test_wrong_input_ends_with_one_line(recipes, prepared, tmp_path):
         given = {"DATA": prepared, "SAVE": save, "GPUS": 8, "DRY_RUN": 1} | variables
         return recipes.refused("vanilla", model, **given)
 
-    assert "DATA" in refused(DATA="")
-    assert "missing" in refused(DATA=tmp_path / "nowhere")
-    assert "data-bin vanilla" in refused(DATA=tmp_path)
-    assert "ape, shape or rpe" in refused("alibi")
+    assert "set DATA" in refused(DATA="", DRY_RUN=0, GPUS=0)
+    assert "missing" in refused(DATA=tmp_path / "nowhere", DRY_RUN=0, GPUS=0)
+    assert "data-bin vanilla" in refused(DATA=tmp_path, DRY_RUN=0, GPUS=0)
+    assert "DATA must be a path without colons" in refused(DATA=f"{prepared}:b")
+    assert "SAVE must be a path without colons" in refused(SAVE=f"{save}:b")
+    assert "choose ape, shape" in refused("bert")
     assert "do not divide" in refused(GPUS=3)
     assert "do not divide" in refused(MAX_TOKENS=3000)
     assert "GPUS must be" in refused(GPUS="many")
     assert "MAX_SHIFT must be" in refused("shape", MAX_SHIFT="-1")
     assert "SEED must be" in refused(SEED="x")
+    assert "UPDATES must be" in refused(UPDATES=f"a[$(touch {tmp_path}/x)]")
+    assert "EXTRA cannot be split" in refused(EXTRA="--lr '0.5")
+    assert "DRY_RUN must be 0 or 1" in refused(DRY_RUN="yes")
     assert "ARCH_SIZE" in refused(ARCH_SIZE="huge")
     assert "MASTER_ADDR" in refused(NODES=2)
-    assert not save.exists()
+    assert not list(tmp_path.iterdir())

@@ -1,34 +1,209 @@
-"""The same recipe on the nodes of a SLURM cluster, which may be two slurmd on one machine."""
+"""A SLURM cluster of two nodes, started on this machine, runs an experiment and a recipe."""
 
+import getpass
+import json
 import os
 import shutil
+import socket
 import subprocess
+import time
+from pathlib import Path
 
 import pytest
+import torch
+
+import shape_fairseq.models  # noqa: F401 - lets torch load fairseq's checkpoints
+
+pytestmark = pytest.mark.slow
+DAEMONS = ("slurmctld", "slurmd", "munged")
+CONFIGURATION = """
+ClusterName=test
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={ctld_port}
+SlurmUser={user}
+SlurmdUser={user}
+AuthType=auth/munge
+# A requeued job waits until its old credential has expired.
+AuthInfo=socket={folder}/munge.socket,cred_expire=5
+StateSaveLocation={folder}/state
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdSpoolDir={folder}/spool.%n
+SlurmdPidFile={folder}/slurmd.%n.pid
+SlurmdLogFile={folder}/slurmd.%n.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+ReturnToService=2
+MpiDefault=none
+KillWait=5
+SchedulerParameters=bf_interval=1,sched_interval=2
+NodeName=DEFAULT CPUs=1 State=UNKNOWN
+NodeName=node[1-2] NodeHostname={host} NodeAddr=127.0.0.1 Port=[{first_port}-{last_port}]
+PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+"""
 
 
-def nodes() -> int:
-    """How many nodes the cluster of this machine has ready."""
-    if not shutil.which("sbatch"):
-        return 0
-    states = subprocess.run(["sinfo", "-hNo", "%N %T"], capture_output=True, text=True).stdout
-    return states.count(" idle")
+def missing_daemons() -> list[str]:
+    """What has to be installed first."""
+    path = os.pathsep.join([os.environ["PATH"], "/usr/sbin", "/sbin"])
+    return [name for name in (*DAEMONS, "sbatch") if not shutil.which(name, path=path)]
 
 
-def test_a_job_trains_on_all_its_nodes(recipes, demo, tmp_path):
-    count = min(nodes(), 2)
-    if not count:
-        pytest.skip("no SLURM here: sbatch is missing, or sinfo shows no idle node")
+class SlurmCluster:
+    """Runs while its `with` lasts; the commands of SLURM find it through `variables`."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.variables = {"SLURM_CONF": str(folder / "slurm.conf")}
+        self.processes: list[subprocess.Popen] = []
+
+    def __enter__(self) -> "SlurmCluster":
+        for name in ("state", "spool.node1", "spool.node2"):
+            (self.folder / name).mkdir(parents=True)
+        ports = free_ports()
+        values = {"host": socket.gethostname(), "user": getpass.getuser(), "folder": self.folder}
+        values |= {"ctld_port": ports[0], "first_port": ports[1], "last_port": ports[1] + 1}
+        Path(self.variables["SLURM_CONF"]).write_text(CONFIGURATION.format(**values))
+        key = self.folder / "munge.key"
+        key.write_bytes(os.urandom(128))
+        key.chmod(0o600)
+        try:
+            self._start_munge(key)
+            self._start("slurmctld", "-D")
+            for node in ("node1", "node2"):
+                self._start("slurmd", "-D", "-N", node)
+            self._wait_for_nodes()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def _start_munge(self, key: Path) -> None:
+        files = {"socket": "munge.socket", "pid-file": "munge.pid", "log-file": "munge.log"}
+        files |= {"seed-file": "munge.seed"}
+        options = [f"--{option}={self.folder / name}" for option, name in files.items()]
+        # --force: its folder may lie below one that others can write to.
+        self._start("munged", "--foreground", "--force", f"--key-file={key}", *options)
+        self._wait(lambda: (self.folder / "munge.socket").exists(), "munged does not start")
+
+    def _start(self, name: str, *options: str) -> None:
+        path = os.pathsep.join([os.environ["PATH"], "/usr/sbin", "/sbin"])
+        with open(self.folder / f"{name}.output", "ab") as output:
+            self.processes.append(
+                subprocess.Popen(
+                    [shutil.which(name, path=path), *options],
+                    stdout=output,
+                    stderr=output,
+                    env=os.environ | self.variables,
+                    start_new_session=True,
+                )
+            )
+
+    def _wait_for_nodes(self) -> None:
+        def idle() -> bool:
+            return self.command("sinfo", "-hNo", "%T").stdout.split().count("idle") == 2
+
+        self._wait(idle, "the nodes do not start")
+
+    def _wait(self, ready, problem: str) -> None:
+        end = time.monotonic() + 60
+        while not ready():
+            if time.monotonic() > end or any(p.poll() is not None for p in self.processes):
+                logs = [path.read_text()[-1500:] for path in self.folder.glob("*.output")]
+                raise RuntimeError("\n".join([problem, *logs]))
+            time.sleep(0.2)
+
+    def command(self, *words: str) -> subprocess.CompletedProcess:
+        """Run a command of SLURM on this cluster."""
+        return subprocess.run(
+            words, capture_output=True, text=True, env=os.environ | self.variables
+        )
+
+    def __exit__(self, *_) -> None:
+        for process in reversed(self.processes):
+            process.terminate()
+        for process in reversed(self.processes):
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def free_ports() -> list[int]:
+    """Ports that nothing listens on; the second and the third are neighbours."""
+    while True:
+        sockets = [socket.socket() for _ in range(2)]
+        for listener in sockets:
+            listener.bind(("127.0.0.1", 0))
+        first, second = (listener.getsockname()[1] for listener in sockets)
+        for listener in sockets:
+            listener.close()
+        with socket.socket() as neighbour:
+            if neighbour.connect_ex(("127.0.0.1", second + 1)) != 0:
+                return [first, second, second + 1]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    if missing := missing_daemons():
+        pytest.skip(
+            f"no SLURM here: {', '.join(missing)} (Debian: apt-get install slurmctld slurmd)"
+        )
+    with SlurmCluster(tmp_path_factory.mktemp("slurm")) as started:
+        yield started
+
+
+def outcome(out: Path) -> dict:
+    """The scores, translations and weights of SHAPE, without times."""
+    cell = "interpolate-shape-k10-seed1"
+    result = json.loads((out / "results" / f"{cell}.json").read_text())
+    average = torch.load(next((out / "checkpoints" / cell).glob("average-2-*.pt")))
+    weights = {name: value.numpy().tobytes() for name, value in average["model"].items()}
+    return {"bleu": result["bleu"], "hypotheses": result["hypotheses"], "weights": weights}
+
+
+def test_an_experiment_with_a_preempted_training_ends_as_on_one_machine(
+    recipes, demo, small_experiment, cluster, tmp_path
+):
+    out = tmp_path / "out"
+    shutil.copytree(demo, out / "data")
+    options = ("--cluster", "slurm", "--set", 'models=["shape"]')
+    options += ("--set", 'analysis.names=["lengths"]')
+    process = recipes.experiment(out, *options, **cluster.variables)
+    name = "train-interpolate-shape-k10-seed1"
+    number = preempt_when_a_checkpoint_is_there(cluster, name, out / "checkpoints", process)
+    output = recipes.finish(process)
+    job = cluster.command("scontrol", "show", "job", number).stdout
+    assert "Restarts=1" in job and "JobState=COMPLETED" in job
+    log = (out / "logs" / f"{name}.log").read_text()
+    assert log.count("Loaded checkpoint ") == 1 and "trained for 4 updates" in log
+    assert output.splitlines()[-1] == f"All tables and figures: {out}/report.html"
+    assert outcome(out) == outcome(small_experiment / "out")
+
+
+def preempt_when_a_checkpoint_is_there(cluster, name, checkpoints, process) -> str:
+    """Send the signal with which SLURM announces that a job has to give way."""
+    while not list(checkpoints.glob("*/checkpoint_last.pt")):
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.05)
+    (number,) = cluster.command("squeue", "-h", "-n", name, "-o", "%i").stdout.split()
+    assert cluster.command("scancel", "--signal=USR2", number).returncode == 0
+    return number
+
+
+def test_a_job_trains_on_both_nodes(recipes, demo, cluster, tmp_path):
     save, log = tmp_path / "save", tmp_path / "job.log"
-    size = {"ARCH_SIZE": "tiny", "GPUS": 0, "BATCH_TOKENS": 1000 * count, "MAX_TOKENS": 1000}
+    size = {"ARCH_SIZE": "tiny", "GPUS": 0, "BATCH_TOKENS": 2000, "MAX_TOKENS": 1000}
     steps = {"UPDATES": 2, "SAVE_EVERY": 1, "EXTRA": "--disable-validation --num-workers 0"}
-    cluster = {name: value for name, value in os.environ.items() if name == "SLURM_CONF"}
-    job = ["sbatch", "--wait", "--nodes", count, "--cpus-per-task", 1, "--output", log]
+    job = ["sbatch", "--wait", "--nodes", 2, "--cpus-per-task", 1, "--output", log]
     recipes.command(
         *(*job, "recipes/slurm.sbatch", "vanilla", "shape"),
-        **{"DATA": demo, "SAVE": save, **size, **steps, **cluster},
+        **{"DATA": demo, "SAVE": save, **size, **steps, **cluster.variables},
     )
-    assert f"training on {count} devices" in log.read_text()
+    assert "training on 2 devices" in log.read_text()
     assert (save / "completed_updates.txt").read_text() == "2\n"
 
 
@@ -37,3 +212,12 @@ def test_a_job_without_a_model_ends_with_one_line(recipes):
     result = subprocess.run(["bash", script, "vanilla"], capture_output=True, text=True)
     assert result.returncode == 1 and result.stdout == ""
     assert result.stderr.startswith("error: ") and result.stderr.count("\n") == 1
+
+
+def test_without_slurm_there_is_one_line(recipes, tmp_path):
+    process = recipes.experiment(tmp_path, "--cluster", "slurm", PATH=str(tmp_path))
+    output, errors = process.communicate()
+    assert (process.returncode, errors) == (
+        1,
+        "error: --cluster slurm: this machine has no sbatch\n",
+    )

@@ -32,6 +32,9 @@ def largest_difference(one, other) -> float:
     )
 
 
+pytestmark = pytest.mark.slow
+
+
 @pytest.fixture(scope="module")
 def alone(recipes, demo, tmp_path_factory):
     """A training of six updates in one go, one process, two batches an update."""
@@ -44,19 +47,47 @@ def alone(recipes, demo, tmp_path_factory):
 def test_a_rerun_resumes_and_a_complete_training_is_left_alone(recipes, demo, alone, tmp_path):
     save = tmp_path / "save"
     training = {"DATA": demo, "SAVE": save, "BATCH_TOKENS": 2000, "MAX_TOKENS": 1000, **TINY}
+    # What fairseq refuses is not remembered.
+    wrong = recipes.start("vanilla", "rpe", **training | {"EXTRA": "--no-such-option"})
+    assert "--no-such-option" in wrong.communicate()[1] and wrong.returncode
     recipes.run("vanilla", "rpe", UPDATES=4, **training)
     resumed = recipes.run("vanilla", "rpe", UPDATES=6, **training)
     assert re.search(r"Loaded checkpoint \S+ \(epoch 1 @ 4 updates\)", resumed)
     assert largest_difference(save / "checkpoint_last.pt", alone / "checkpoint_last.pt") < 1e-6
+    check_that_nothing_is_trained(recipes, save, training)
+    # A kill may come between the last checkpoint and the note that all is done.
+    (save / "completed_updates.txt").unlink()
+    check_that_nothing_is_trained(recipes, save, training)
+    assert (save / "completed_updates.txt").read_text() == "6\n"
+    check_that_other_trainings_are_refused(recipes, training)
+
+
+def check_that_nothing_is_trained(recipes, save, training):
     before = (save / "checkpoint_last.pt").stat()
     process = recipes.start("vanilla", "rpe", UPDATES=6, **training)
     assert "all 6 updates are done" in process.communicate()[1]
     assert (save / "checkpoint_last.pt").stat() == before
-    refusal = recipes.refused("vanilla", "ape", UPDATES=8, **training)
-    assert "MODEL=rpe" in refusal and "choose another SAVE" in refusal
-    training["EXTRA"] = "--dropout 0.3"
-    refusal = recipes.refused("vanilla", "rpe", UPDATES=8, **training)
-    assert f"EXTRA={TINY['EXTRA']}" in refusal
+
+
+def check_that_other_trainings_are_refused(recipes, training):
+    """Whether there are updates left to do or not."""
+    for updates in (6, 8):
+        refusal = recipes.refused("vanilla", "ape", UPDATES=updates, **training)
+        assert "MODEL=rpe" in refusal and "choose another SAVE" in refusal
+        assert "SETTING=vanilla" in recipes.refused(
+            "extrapolate", "rpe", UPDATES=updates, **training
+        )
+        assert "SEED=1" in recipes.refused("vanilla", "rpe", UPDATES=updates, SEED=2, **training)
+        other = training | {"EXTRA": "--dropout 0.3"}
+        refusal = recipes.refused("vanilla", "rpe", UPDATES=updates, **other)
+        assert f"EXTRA={TINY['EXTRA']}" in refusal
+
+
+def test_the_note_of_completion_is_no_program(recipes, demo, tmp_path):
+    (tmp_path / "completed_updates.txt").write_text("BASH_VERSINFO[$(touch x)]\n")
+    refusal = recipes.refused("vanilla", "ape", DATA=demo, SAVE=tmp_path, **TINY)
+    assert "completed_updates.txt holds no number" in refusal
+    assert not (tmp_path / "x").exists() and not (recipes.top.parent / "x").exists()
 
 
 def test_two_nodes_train_as_one_process_does(recipes, demo, alone, tmp_path):

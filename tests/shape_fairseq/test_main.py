@@ -1,25 +1,72 @@
-import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import shape_fairseq
+from shape_fairseq.__main__ import COMMANDS
+from tests import processes
 
-
-def shape_fairseq_command(*arguments):
-    command = [sys.executable, "-m", "shape_fairseq", *arguments]
-    return subprocess.run(command, capture_output=True, text=True)
+HELP = {
+    "": ["--help"],
+    **{name: [name, *(["--help"] if module else [])] for name, (module, _) in COMMANDS.items()},
+}
+# Commands that are still to change; the marks are strict, so that none is forgotten here.
+IMPORT_TORCH = ("export",)
+PRINT_USAGE = ("export", "translate")
+LISTS_IMPORTS = """
+import sys
+from shape_fairseq.__main__ import main
+try:
+    main()
+finally:
+    print(*sys.modules, file=sys.stderr)
+"""
 
 
 def test_user_dir_is_the_only_line_on_standard_output():
-    result = shape_fairseq_command("user-dir")
+    result = processes.shape_fairseq("user-dir")
     assert result.stdout.splitlines() == [str(Path(shape_fairseq.__file__).parent)]
 
 
 def test_help_names_the_commands():
-    assert "user-dir" in shape_fairseq_command("--help").stdout
+    output = processes.shape_fairseq("--help").stdout
+    assert [name for name in COMMANDS if name not in output] == []
 
 
 def test_an_unknown_command_is_refused():
-    result = shape_fairseq_command("nonsense")
+    result = processes.shape_fairseq("nonsense")
     assert result.returncode == 2
     assert "invalid choice: 'nonsense'" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+def but(commands, unfinished):
+    """The commands, those that are unfinished marked so."""
+    mark = pytest.mark.xfail(strict=True, reason="still to change")
+    return [pytest.param(name, marks=[mark] * (name in unfinished)) for name in commands]
+
+
+@pytest.mark.parametrize("command", but(HELP, IMPORT_TORCH))
+def test_help_imports_neither_torch_nor_fairseq(command):
+    result = processes.run(sys.executable, "-c", LISTS_IMPORTS, *HELP[command])
+    assert result.returncode == 0 and result.stdout
+    imported = set(result.stderr.split())
+    assert "shape_fairseq" in imported
+    assert imported & {"torch", "fairseq", "matplotlib", "ctranslate2"} == set()
+
+
+@pytest.mark.parametrize("command", but(list(COMMANDS)[1:], PRINT_USAGE))
+def test_a_wrong_option_is_one_line(command):
+    result = processes.shape_fairseq(command, "--no-such-option=1")
+    assert result.returncode == 2
+    assert len(result.stderr.splitlines()) == 1, result.stderr
+    assert result.stderr.startswith("error: ")
+
+
+@pytest.mark.parametrize("stream", ["<&-", ">&-"])
+def test_a_closed_stream_is_no_traceback(stream, tmp_path):
+    command = f'"{sys.executable}" -m shape_fairseq tables "{tmp_path}" {stream}'
+    result = processes.run("bash", "-c", command)
+    assert "Traceback" not in result.stderr and "Exception" not in result.stderr
+    assert len(result.stderr.splitlines()) <= 1, result.stderr

@@ -1,6 +1,10 @@
 """Raw text in, raw text out: in order, in bounded memory, whatever the lines are."""
 
+import io
 import json
+import random
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given
@@ -8,7 +12,15 @@ from hypothesis import strategies as st
 
 from shape_fairseq.errors import UserError
 from shape_fairseq.production import translate
-from shape_fairseq.production.translate import Model, Search, batches, cut, translate_lines
+from shape_fairseq.production.translate import (
+    Model,
+    batches,
+    bounded_chunks,
+    cut,
+    lines_of,
+    translate_lines,
+)
+from shape_fairseq.search import Search
 from shape_fairseq.text.bpe import Encoder
 from shape_fairseq.text.tokenizer import tokenize
 
@@ -39,29 +51,49 @@ def test_lines_are_cut_after_sentences_or_else_after_words():
     assert cut(["a@@", "a@@", "a@@", "a"], 2) == [["a@@", "a@@"], ["a@@", "a"]]
 
 
-@given(st.lists(st.integers(1, 30), max_size=40), st.integers(1, 100))
-def test_batches_hold_every_sequence_once_and_fit(lengths, max_tokens):
-    found = list(batches(lengths, max_tokens))
+@given(st.lists(st.integers(1, 30), max_size=40), st.integers(1, 100), st.integers(1, 10))
+def test_batches_hold_every_sequence_once_and_fit(lengths, max_tokens, step):
+    limits = [length // step for length in lengths]
+    found = list(batches(lengths, limits, max_tokens))
     assert sorted(sum(found, [])) == list(range(len(lengths)))
     for batch in found:
         assert len(batch) == 1 or len(batch) * max(lengths[i] for i in batch) <= max_tokens
+        assert len({limits[i] for i in batch}) == 1
     spans = [(min(lengths[i] for i in b), max(lengths[i] for i in b)) for b in found]
     assert all(later[1] <= earlier[0] for earlier, later in zip(spans, spans[1:], strict=False))
 
 
-def test_lines_stay_in_order_however_they_are_batched(model):
-    lines = [f"w{n} w{n * 7 % 36} w{n * 5 % 36}".encode()[: 3 + n % 9] for n in range(36)]
+def test_a_line_has_the_same_translation_whatever_stands_around_it(model):
+    """Untrained models hardly ever end by themselves, so every limit is reached."""
+    words = random.Random(1)
+    lines = [
+        " ".join(f"w{words.randrange(36)}" for _ in range(words.randint(1, 12))).encode()
+        for _ in range(60)
+    ]
     lines[5] = lines[20] = b""
     lines[6] = b" \t "
     together = list(translate_lines(model, lines, SEARCH))
-    one_by_one = list(translate_lines(model, lines, SEARCH, chunk_lines=1))
-    small = list(translate_lines(model, lines, SEARCH, chunk_lines=7, batch_tokens=20))
-    assert len(together) == len(lines) and len(set(together)) > 5
+    assert len(together) == len(lines) and len(set(together)) > 20
     assert [number for number, text in enumerate(together) if not text] == [5, 6, 20]
-    # A batch's longest line limits the length of its translations, so some end earlier.
-    assert small[5] == small[6] == small[20] == one_by_one[5] == ""
-    pairs = [*zip(together, small, strict=True), *zip(together, one_by_one, strict=True)]
-    assert all(left.startswith(right) or right.startswith(left) for left, right in pairs)
+    assert together == list(translate_lines(model, lines, SEARCH, chunk_lines=1))
+    assert together == list(translate_lines(model, lines, SEARCH, chunk_lines=7, batch_tokens=20))
+    order = words.sample(range(60), 60)
+    shuffled = list(translate_lines(model, [lines[index] for index in order], SEARCH))
+    assert shuffled == [together[index] for index in order]
+
+
+def test_the_memory_is_bounded_in_lines_and_in_bytes(monkeypatch):
+    monkeypatch.setattr(translate, "CHUNK_BYTES", 100)
+    lines = [b"x" * size for size in (40, 40, 40, 300, 1, 1, 1, 1)]
+    sizes = [[len(line) for _, line in chunk] for chunk in bounded_chunks(lines, 3)]
+    assert sizes == [[40, 40], [40], [300], [1, 1, 1], [1]]
+    assert [n for chunk in bounded_chunks(lines, 3) for n, _ in chunk] == list(range(1, 9))
+    monkeypatch.setattr(translate, "LONGEST_LINE", 3 << 20)
+    stream = io.BytesIO(b"one\n" + b"x" * (4 << 20))
+    read = lines_of(stream)
+    assert next(read) == b"one"
+    with pytest.raises(UserError, match="line 2 has more than 3 MB"):
+        next(read)
 
 
 def test_subwords_are_those_of_data_prep(model, folder):
@@ -136,7 +168,7 @@ def damage(folder, name, content):
         ("codes", b"a b 1\n", "codes is missing or damaged"),
         ("shape_fairseq.json", b"{", "shape_fairseq.json is damaged"),
         ("shape_fairseq.json", b"[]", "shape_fairseq.json is damaged"),
-        ("shape_fairseq.json", b'{"format": 99, "files": {}}', "another version"),
+        ("shape_fairseq.json", b'{"format": 99, "files": {}}', "has format 99"),
     ],
 )
 def test_a_damaged_folder_is_refused_in_one_line(folder, name, content, message):
@@ -160,3 +192,59 @@ def test_a_model_that_ctranslate2_cannot_load_is_refused_in_one_line(folder):
 def test_another_folder_is_no_model(tmp_path):
     with pytest.raises(UserError, match="make .* with shape-fairseq export"):
         Model(tmp_path / "none")
+
+
+TAMPERED = [
+    ("max_source_positions", 1),
+    ("max_source_positions", -5),
+    ("max_target_positions", "many"),
+    ("source_lang", None),
+    ("tokens", "yes"),
+    ("files", ["model.bin"]),
+    ("files", {"../elsewhere": "0"}),
+    ("files", {"model.bin": 0}),
+    ("search", None),
+    ("search", {"beam": "4"}),
+    ("search", {"beam": 0, "lenpen": 0.6, "max_len_a": 2, "max_len_b": 50}),
+    ("search", {"beam": 4, "lenpen": float("nan"), "max_len_a": 2, "max_len_b": 50}),
+    ("search", {"beam": 4, "lenpen": 0.6, "max_len_a": float("inf"), "max_len_b": 50}),
+    ("search", {"beam": 4, "lenpen": 0.6, "max_len_a": 2, "max_len_b": 50, "eval": "1"}),
+    ("signature", 1),
+    ("surprise", 1),
+]
+
+
+def test_tampered_settings_are_one_line(folder):
+    path = folder / "shape_fairseq.json"
+    settings = json.loads(path.read_text())
+    for field, value in TAMPERED:
+        path.write_text(json.dumps(settings | {field: value}))
+        with pytest.raises(UserError, match="export the model again") as error:
+            Model(folder)
+        assert "\n" not in str(error.value), (field, value)
+
+
+def test_a_search_that_ctranslate2_refuses_is_one_line(model):
+    with pytest.raises(UserError, match="--beam and --max-len-b must be at least 1"):
+        list(translate_lines(model, [b"w1"], Search(beam=0)))
+
+
+def test_help_and_translating_need_neither_torch_nor_fairseq(folder):
+    program = """
+import sys
+from shape_fairseq.production import export, translate
+try:
+    export.main(["--help"])
+except SystemExit:
+    pass
+translate.main([sys.argv[1], "--beam", "1", "--max-len-a", "0", "--max-len-b", "5"])
+assert not {"torch", "fairseq"} & set(sys.modules), "imported"
+"""
+    result = subprocess.run(
+        [sys.executable, "-c", program, str(folder)],
+        input="w1 w2\n",
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 0, result.stderr
+    assert "--tokens" in result.stdout and len(result.stdout.splitlines()[-1].split()) > 1

@@ -25,9 +25,9 @@ def test_rules_do_not_reach_across_sep():
 
 def test_command_splits_or_keeps_the_boundaries(commands):
     joined = "Ha@@ llo , Welt . <sep> Ja .\nNe@@ in .\n"
-    kept = commands.module("shape_fairseq.text.detokenize", input=joined)
+    kept = commands.module("shape_fairseq.text.detokenize", stdin=joined)
     assert kept.stdout == "Hallo, Welt. <sep> Ja.\nNein.\n", kept.stderr
-    split = commands.module("shape_fairseq.text.detokenize", "--split", input=joined)
+    split = commands.module("shape_fairseq.text.detokenize", "--split", stdin=joined)
     assert split.stdout == "Hallo, Welt.\nJa.\nNein.\n"
 
 

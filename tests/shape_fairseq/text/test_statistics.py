@@ -47,7 +47,9 @@ def test_command_writes_json_and_figure(tmp_path, write_text, commands):
         tmp_path / "lengths.png",
     )
     assert run.returncode == 0, run.stderr
-    statistics = json.loads((tmp_path / "s.json").read_text())
+    record = json.loads((tmp_path / "s.json").read_text())
+    statistics = record["settings"]
+    assert record["format"] == 1
     assert statistics["interpolate"]["train"]["pairs"] == 2
     assert statistics["vanilla"]["train"]["en"]["mean"] == 2.5
     assert (tmp_path / "lengths.png").read_bytes().startswith(b"\x89PNG")

@@ -1,8 +1,6 @@
 """Trained models on a data-bin: loading them, batches of a subset, and translating it."""
 
 import argparse
-import dataclasses
-import hashlib
 import logging
 import warnings
 from collections.abc import Iterator
@@ -14,18 +12,19 @@ from fairseq.data import Dictionary, LanguagePairDataset
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from tqdm import tqdm
 
-from ..errors import UserError
-from ..evaluation import results
+from ... import data_folder, models  # noqa: F401 - models: it registers the architectures
+from ...errors import UserError
+from ...evaluation.training_folder import RECIPE, check_same_data, read_recipe
+from ...search import Search
 
 log = logging.getLogger(__name__)
-LANGUAGES = ("en", "de")
 
 # fairseq tells of every step; the commands here print results.
 logging.getLogger("fairseq").setLevel(logging.WARNING)
 warnings.filterwarnings("ignore", "Support for mismatched key_padding_mask")
 
 
-def device(cpu: bool) -> torch.device:
+def choose_device(cpu: bool) -> torch.device:
     """The GPU where there is one and nobody said otherwise."""
     return torch.device("cuda" if torch.cuda.is_available() and not cpu else "cpu")
 
@@ -35,13 +34,14 @@ class DataBin:
 
     def __init__(self, data: Path, setting: str):
         self.data = data
+        self.setting = setting
         self.folder = data / setting
-        if not (self.folder / f"dict.{LANGUAGES[0]}.txt").exists():
+        self.languages = data_folder.languages(data)
+        paths = [self.folder / f"dict.{language}.txt" for language in self.languages]
+        if not all(path.is_file() for path in paths):
             raise UserError(f"{self.folder} is no data-bin: run data_prep/prepare_*.sh")
-        source, target = (
-            Dictionary.load(str(self.folder / f"dict.{language}.txt")) for language in LANGUAGES
-        )
-        source_lang, target_lang = LANGUAGES
+        source, target = (Dictionary.load(str(path)) for path in paths)
+        source_lang, target_lang = self.languages
         config = TranslationConfig(
             data=str(self.folder),
             source_lang=source_lang,
@@ -55,11 +55,13 @@ class DataBin:
     def dictionary(self) -> Dictionary:
         return self.task.target_dictionary
 
+    @property
+    def target_lang(self) -> str:
+        return self.languages[1]
+
     def subset(self, name: str) -> LanguagePairDataset:
         """The pairs of a subset; none at all is an error."""
-        files = [
-            self.folder / f"{name}.{'-'.join(LANGUAGES)}.{language}.bin" for language in LANGUAGES
-        ]
+        files = data_folder.binarized_paths(self.data, self.setting, name, "bin")
         if not all(file.exists() for file in files):
             raise UserError(f"{self.folder} has no subset {name}")
         if not all(file.stat().st_size for file in files):
@@ -67,17 +69,11 @@ class DataBin:
         self.task.load_dataset(name)
         return self.task.dataset(name)
 
-    def hash(self) -> str:
-        """What recipes/common.sh writes into recipe.txt as DATA_HASH."""
-        parts = [(self.data / name).read_bytes() for name in ("parameters.txt", "dict.txt")]
-        return hashlib.sha256(b"".join(parts)).hexdigest()[:16]
-
 
 def load(path: Path, data: DataBin):
     """The model of a checkpoint and its configuration; it must know the data's vocabulary."""
-    recipe = path.parent / "recipe.txt"
-    if recipe.exists() and results.read_parameters(recipe)["DATA_HASH"] != data.hash():
-        raise UserError(f"{path} was trained on other data than {data.data}")
+    if (path.parent / RECIPE).exists():
+        check_same_data(read_recipe(path.parent), path, data.data)
     try:
         state = checkpoint_utils.load_checkpoint_to_cpu(str(path))
         known = state["model"]["decoder.embed_tokens.weight"].size(0)
@@ -95,9 +91,15 @@ def load(path: Path, data: DataBin):
     return model, config
 
 
-def load_for_inference(path: Path, data: DataBin, where: torch.device):
+def load_for_inference(path: Path, data: DataBin, device: torch.device):
+    """The model of a checkpoint, without dropout and shifts."""
     model, _ = load(path, data)
-    return model.to(where).eval()
+    return model.to(device).eval()
+
+
+def to_device(batch: dict, device: torch.device) -> dict:
+    """fairseq's way to move a batch."""
+    return utils.move_to_cuda(batch) if device.type == "cuda" else batch
 
 
 def batches(
@@ -124,39 +126,16 @@ def spread(size: int, number: int) -> list[int]:
     return [place * size // number for place in range(number)]
 
 
-@dataclasses.dataclass(frozen=True)
-class Search:
-    """The options of beam search, with the recipes' values."""
-
-    beam: int = 4
-    lenpen: float = 0.6
-    max_len_a: float = 2
-    max_len_b: int = 50
-
-    @classmethod
-    def add_options(cls, parser: argparse.ArgumentParser) -> None:
-        for field in dataclasses.fields(cls):
-            option = f"--{field.name.replace('_', '-')}"
-            parser.add_argument(
-                option, type=type(field.default), default=field.default, help="default: %(default)s"
-            )
-
-    @classmethod
-    def of(cls, args: argparse.Namespace) -> "Search":
-        return cls(**{field.name: getattr(args, field.name) for field in dataclasses.fields(cls)})
-
-
 def translate(
     model, data: DataBin, subset: str, indices: list[int], search: Search, max_tokens: int, title=""
 ) -> dict[int, str]:
     """Translations of a subset's sequences by their index, in subwords, with fairseq's search."""
     dataset = data.subset(subset)
     generator = data.task.build_generator([model], argparse.Namespace(**vars(search)))
-    where = next(model.parameters()).device
-    found = {}
+    device = next(model.parameters()).device
+    translations = {}
     for numbers, batch in batches(dataset, indices, max_tokens, title):
-        batch = utils.move_to_cuda(batch) if where.type == "cuda" else batch
-        hypotheses = data.task.inference_step(generator, [model], batch)
+        hypotheses = data.task.inference_step(generator, [model], to_device(batch, device))
         for number, beams in zip(numbers, hypotheses, strict=True):
-            found[number] = data.dictionary.string(beams[0]["tokens"])
-    return found
+            translations[number] = data.dictionary.string(beams[0]["tokens"])
+    return translations

@@ -1,0 +1,92 @@
+"""What the JSON file of each analysis holds, for those who read it: claims and the report."""
+
+from typing import Any, TypedDict
+
+Matrix = list[list[float]]  # offset x offset
+
+
+class SimilarityOfModel(TypedDict):
+    sequences: list[list[Matrix]]  # sequence x layer
+    mean: float
+
+
+class Similarity(TypedDict):
+    offsets: list[int]
+    models: dict[str, SimilarityOfModel]
+
+
+class Orders(TypedDict):
+    original: float
+    swapped: float
+
+
+class Sentences(TypedDict):
+    original: list[str]
+    swapped: list[str]
+
+
+class SwapOfModel(TypedDict):
+    bleu: Orders
+    drop: float
+    separators: dict[str, dict[str, int]]
+    sentences: Sentences
+
+
+class Swap(TypedDict):
+    sequences: int
+    references: list[str]
+    models: dict[str, SwapOfModel]
+
+
+class LengthBLEUOfModel(TypedDict):
+    all: float | None
+    untrained: float | None
+    untrained_difference: dict[str, Any] | None  # to APE: the fields of bootstrap.Difference
+
+
+class LengthBLEU(TypedDict):
+    sequences: dict[str, int]
+    models: dict[str, LengthBLEUOfModel]
+
+
+class Tally(TypedDict):
+    tokens: int
+    ratio: float | None
+
+
+class TokenScores(TypedDict):
+    models: list[str]
+    by_sequence: dict[str, list[list[int]]]  # "rare": [[tokens, scored higher], ...]
+    all: Tally
+    trained: Tally
+    untrained: Tally
+
+
+class Timing(TypedDict):
+    seconds: float
+    speed: float
+    turns: list[float]
+
+
+class SpeedOfModel(TypedDict):
+    training: Timing
+    generation: Timing
+    step_memory: float
+    parameters: int
+
+
+class Speed(TypedDict):
+    setting: str
+    device: str
+    models: dict[str, SpeedOfModel]
+
+
+RESULTS: dict[str, Any] = {
+    "similarity": Similarity,
+    "swap": Swap,
+    "length-bleu": LengthBLEU,
+    "token-scores": TokenScores,
+    "speed": Speed,
+    "curves": dict[str, Any],
+    "lengths": dict[str, Any],
+}

@@ -1,0 +1,52 @@
+"""How translations are searched for: one place for the options and their defaults."""
+
+import argparse
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class Search:
+    """The options of beam search; the names are those of fairseq-generate.
+
+    Beam width: the paper's table 4. Length penalty: fairseq's page on scaling_nmt. The length:
+    the joined sentences of INTERPOLATE need more than fairseq's 200 tokens.
+    """
+
+    beam: int = 4
+    lenpen: float = 0.6
+    max_len_a: float = 2.0
+    max_len_b: int = 50
+
+    @classmethod
+    def add_options(cls, parser: argparse._ActionsContainer) -> None:
+        """Add --beam, --lenpen, --max-len-a and --max-len-b to a parser or to a group of it."""
+        for field in dataclasses.fields(cls):
+            parser.add_argument(
+                option_of(field.name), type=field.type, default=field.default, help=HELP[field.name]
+            )
+
+    @classmethod
+    def from_options(cls, args: argparse.Namespace) -> "Search":
+        """The search that the options of `add_options` ask for."""
+        return cls(**{field.name: getattr(args, field.name) for field in dataclasses.fields(cls)})
+
+    def options(self) -> list[str]:
+        """As options of fairseq-generate: --beam 4 --lenpen 0.6 --max-len-a 2 --max-len-b 50."""
+        return [
+            word
+            for name, value in dataclasses.asdict(self).items()
+            for word in (option_of(name), f"{value:g}")
+        ]
+
+
+HELP = {
+    "beam": "width of the beam (default: %(default)s)",
+    "lenpen": "length penalty (default: %(default)s)",
+    "max_len_a": "a translation is at most a * source + b subwords long (default: %(default)s)",
+    "max_len_b": "default: %(default)s",
+}
+
+
+def option_of(field: str) -> str:
+    """--max-len-a for max_len_a."""
+    return f"--{field.replace('_', '-')}"

@@ -1,0 +1,51 @@
+"""The pages: every link and every path that they name leads somewhere."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+TOP = Path(__file__).resolve().parents[2]
+PAGES = sorted(
+    TOP / name
+    for name in subprocess.run(
+        ["git", "ls-files", "*.md"], cwd=TOP, capture_output=True, text=True, check=True
+    ).stdout.split()
+)
+LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+PATH = re.compile(
+    r"(?<![\w/$.-])((?:shape_fairseq|recipes|data_prep|benchmarks|tests|docs)/[\w./-]*\w)(?![\w*{…/])"
+)
+
+
+def anchor(heading: str) -> str:
+    """The anchor that GitHub gives to a heading."""
+    return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
+
+
+def anchors(page: Path) -> set[str]:
+    text = page.read_text(encoding="utf-8")
+    return {anchor(heading) for heading in re.findall(r"^#+ (.+)$", text, flags=re.MULTILINE)}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(TOP)))
+def test_links_lead_somewhere(page):
+    broken = []
+    for link in LINK.findall(page.read_text(encoding="utf-8")):
+        if link.startswith(("http://", "https://")):
+            continue
+        name, _, fragment = link.partition("#")
+        target = (page.parent / name).resolve() if name else page
+        if not target.exists() or (fragment and fragment not in anchors(target)):
+            broken.append(link)
+    assert not broken
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(TOP)))
+def test_named_paths_exist(page):
+    named = set(PATH.findall(page.read_text(encoding="utf-8")))
+    missing = [
+        path for path in named if not (TOP / path).exists() and not (page.parent / path).exists()
+    ]
+    assert not missing
