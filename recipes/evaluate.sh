@@ -13,7 +13,6 @@
 #   GPUS                 0: the CPU (where no GPU is found)
 #   GENERATE_EXTRA       more options for fairseq-generate; they win over the recipe's
 #   LOWERCASED_TOKENIZED=1   also BLEU of lowercased tokens, as many papers report it
-#   LOWERCASED_TOKENIZED=1    also BLEU of lowercased Moses tokens
 #   UNFINISHED=1         also a training that is not at its end; the result's name tells its updates
 #   DRY_RUN=1            print the commands, run nothing
 

@@ -41,7 +41,6 @@ class Evaluation:
         usual = Search()
         beam = variables.whole_number("BEAM", usual.beam)
         search = Search(beam=beam, lenpen=variables.number("LENPEN", usual.lenpen))
-        self.lowercased_tokenized = variables.switch("LOWERCASED_TOKENIZED")
         self.max_tokens = variables.whole_number("MAX_TOKENS", 3500)
         self.data = data_folder(variables)
         extra = variables.words("GENERATE_EXTRA")
@@ -102,7 +101,6 @@ class Evaluation:
         words += ["--checkpoint", self.checkpoint, "--generated", self.generated]
         words += ["--setting", f"average={self.average}"]
         words += ["--setting", f"options={' '.join(self.options)}", "--output", self.result]
-        words += ["--lowercased-tokenized"] if self.lowercased_tokenized else []
         words += ["--lowercased-tokenized"] if self.lowercased_tokenized else []
         return [sys.executable, "-m", "shape_fairseq", *map(str, words)]
 
