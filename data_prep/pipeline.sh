@@ -50,7 +50,8 @@ usage_or_out() {
     fail "RAW=$RAW is where $OUT keeps its copy of the texts: move them out of $OUT"
   # The stages inherit this lock, so it lasts until the last of their processes has ended.
   exec 9>"$OUT/.lock"
-  flock --nonblock 9 || fail "another preparation is still running in $OUT"
+  # What a crash left behind ends within seconds.
+  flock --wait 5 9 || fail "another preparation is still running in $OUT"
   trap 'stopped $?' EXIT
 }
 

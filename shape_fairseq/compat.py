@@ -177,9 +177,17 @@ def checked_checkpoints() -> list[Replacement]:
 
         return load_model_ensemble_and_task
 
+    def make_criterion(build):
+        def build_criterion(task, cfg, *args, **kwargs):  # fairseq-validate takes it from there
+            with _refusals("the criterion, of a checkpoint or of the options,"):
+                return build(task, cfg, *args, **kwargs)
+
+        return build_criterion
+
     return [
         _wrap(checkpoint_utils, "load_checkpoint_to_cpu", load_to_cpu),
         _wrap(checkpoint_utils, "load_model_ensemble_and_task", load_models),
+        _wrap(FairseqTask, "build_criterion", make_criterion),
     ]
 
 

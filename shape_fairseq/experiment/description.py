@@ -60,6 +60,7 @@ class Corpus:
     group_size: int | None = key(None, "sentences in a sequence of INTERPOLATE", 2)
     swapped_sample: int | None = key(None, "training sequences in the swapped set", 1)
     max_pair_tokens: int | None = key(None, "longest training pair in tokens", 1)
+    max_positions: int | None = key(None, "longest sequence to validate and test on, subwords", 1)
 
 
 @dataclass(frozen=True)

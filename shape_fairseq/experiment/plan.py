@@ -31,6 +31,7 @@ CORPUS_VARIABLES = {
     "group_size": "GROUP_SIZE",
     "swapped_sample": "SWAPPED_SAMPLE",
     "max_pair_tokens": "MAX_TOKENS",
+    "max_positions": "MAX_POSITIONS",
     "source_lang": "SOURCE_LANG",
     "target_lang": "TARGET_LANG",
 }

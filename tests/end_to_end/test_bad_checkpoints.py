@@ -104,7 +104,8 @@ LOADERS = {
     ),
     "token-scores": our_command(
         *("token-scores", "--data", "DATA", "--out", "OUT", "--cpu"),
-        *("--setting", "vanilla", "ape=CHECKPOINT", "shape=CHECKPOINT"),
+        *("--setting", "vanilla", "--trained-length", "10", "--width", "2"),
+        *("ape=CHECKPOINT", "shape=CHECKPOINT"),
     ),
 }
 
@@ -196,7 +197,6 @@ def outcome(command, folder: Path, checkpoint: Path) -> str:
     return ""
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", LOADERS)
 def test_bad_checkpoints_are_harmless(name, folder):
     good, content = torch.load(folder / "good.pt"), (folder / "good.pt").read_bytes()
@@ -230,7 +230,6 @@ def test_bad_checkpoints_are_harmless(name, folder):
     print(f"{name}: {tried['refused']} refused, {tried['']} without effect")
 
 
-@pytest.mark.slow
 def test_code_in_an_option_reaches_no_command(data, folder, tmp_path):
     """The real command, and every command in this process."""
     state = torch.load(folder / "good.pt")

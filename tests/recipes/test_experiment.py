@@ -4,6 +4,7 @@ import json
 import math
 import os
 import random
+import re
 import time
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import torch
 import shape_fairseq.models  # noqa: F401 - lets torch load fairseq's checkpoints
 
 pytestmark = pytest.mark.slow
+JOB = re.compile(r"\[(\d+)/\d+\] ")
 
 
 def test_from_the_corpus_to_the_report(small_experiment):
@@ -168,8 +170,15 @@ def test_kill_9_at_random_moments_changes_nothing(recipes, demo, small_experimen
     options = ("--set", 'models=["ape"]', "--set", 'analysis.names=["lengths"]')
     for number, job in enumerate(sorted(chance.choices(range(1, 6), k=kills)), start=1):
         process = recipes.experiment(out, *options)
-        started = next((line for line in process.stdout if int(line[1]) >= job), "nothing is left")
-        delay = chance.uniform(0, 8)
+        started = next(
+            (
+                line
+                for line in process.stdout
+                if (match := JOB.match(line)) and int(match[1]) >= job
+            ),
+            "all was done",
+        )
+        delay = chance.uniform(0, 12)
         time.sleep(delay)
         process.kill()
         _, errors = process.communicate()

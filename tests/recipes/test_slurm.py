@@ -196,9 +196,11 @@ def preempt_when_a_checkpoint_is_there(cluster, name, checkpoints, process) -> s
 
 def test_a_job_trains_on_both_nodes(recipes, demo, cluster, tmp_path):
     save, log = tmp_path / "save", tmp_path / "job.log"
+    # The names of the nodes have no address.
     size = {"ARCH_SIZE": "tiny", "GPUS": 0, "BATCH_TOKENS": 2000, "MAX_TOKENS": 1000}
+    size |= {"MASTER_ADDR": "127.0.0.1"}
     steps = {"UPDATES": 2, "SAVE_EVERY": 1, "EXTRA": "--disable-validation --num-workers 0"}
-    job = ["sbatch", "--wait", "--nodes", 2, "--cpus-per-task", 1, "--output", log]
+    job = ["sbatch", "--wait", "--time", 10, "--nodes", 2, "--cpus-per-task", 1, "--output", log]
     recipes.command(
         *(*job, "recipes/slurm.sbatch", "vanilla", "shape"),
         **{"DATA": demo, "SAVE": save, **size, **steps, **cluster.variables},

@@ -1,0 +1,190 @@
+"""Relative attention in fused GPU kernels: how they are called, and when they are trusted.
+
+The kernels (`fused_kernels`) need Triton. Where it is missing, or where the kernels do not give the
+results of `blockwise_relative_attention`, the blockwise form does the work.
+"""
+
+import functools
+import logging
+import math
+from types import ModuleType
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+logger = logging.getLogger(__name__)
+
+HEAD_WIDTHS = (32, 64, 128)
+DTYPES = (torch.float16, torch.bfloat16, torch.float32)
+MAX_DISTANCE = 64
+PHILOX_RANGE = 1 << 32
+
+
+class Tiles(NamedTuple):
+    """How many queries and keys a program looks at together, and with how many warps."""
+
+    queries: int
+    keys: int
+    warps: int
+    stages: int = 1
+
+
+class Launch(NamedTuple):
+    """What the launches of a forward and a backward pass have in common."""
+
+    scale: float
+    causal: bool
+    dropout: float
+    seed: int
+    heads: int
+    tiles: dict[str, Tiles]
+
+
+@functools.cache
+def load_kernels() -> ModuleType | None:
+    """The Triton kernels, where Triton is installed and new enough."""
+    try:
+        from . import fused_kernels
+    except (ImportError, AttributeError, TypeError):
+        return None
+    import triton.language
+
+    return fused_kernels if hasattr(triton.language, "gather") else None
+
+
+def columns_of(distances: int) -> int:
+    """Distances beside the common one, padded to what a tile may have."""
+    return max(16, 1 << max(0, distances - 2).bit_length())
+
+
+def choose_tiles(width: int, distances: int, dtype: torch.dtype) -> dict[str, Tiles]:
+    """Tiles of each kernel that need no more registers than there are."""
+    large = width > 64 or columns_of(distances) > 64 or dtype == torch.float32
+    size = 32 if large else 64
+    return {
+        "forward": Tiles(size, size, 4),
+        "query_gradient": Tiles(size, 32, 4),
+        "key_gradient": Tiles(32, size, 4),
+    }
+
+
+def rows_are_dense(*tensors: Tensor) -> list[Tensor]:
+    """The tensors (N x T x d) with neighbouring numbers in a row, copied only if they must be."""
+    return [tensor if tensor.stride(2) == 1 else tensor.contiguous() for tensor in tensors]
+
+
+def strides(*tensors: Tensor) -> list[int]:
+    return [tensor.stride(dim) for tensor in tensors for dim in (0, 1)]
+
+
+def kernel_options(launch: Launch, name: str, query: Tensor, distances: int, padded: bool) -> dict:
+    """The arguments that all kernels have and that are known when they are compiled."""
+    tiles = launch.tiles[name]
+    return {
+        "causal": launch.causal,
+        "padded": padded,
+        "dropout": launch.dropout > 0,
+        "precision": "ieee",
+        "M": tiles.queries,
+        "K": tiles.keys,
+        "C": columns_of(distances),
+        "D": query.size(2),
+        "num_warps": tiles.warps,
+        "num_stages": tiles.stages,
+    }
+
+
+def dropout_arguments(launch: Launch) -> tuple[int, int, float]:
+    """Seed, the smallest signed random number that keeps a weight, and what it then grows by."""
+    dropped = round(launch.dropout * PHILOX_RANGE)
+    return launch.seed, dropped - PHILOX_RANGE // 2, PHILOX_RANGE / (PHILOX_RANGE - dropped)
+
+
+class FusedRelativeAttention(torch.autograd.Function):
+    """One launch forward, two backward and the sums of the tables' gradients."""
+
+    @staticmethod
+    def forward(ctx, query, key, value, relative_keys, relative_values, padding, launch: Launch):
+        kernels = load_kernels()
+        query, key, value = rows_are_dense(query, key, value)
+        sequences, queries, _ = query.shape
+        distances = relative_keys.size(0)
+        output = torch.empty_like(query)
+        log_sums = query.new_empty(sequences, queries, dtype=torch.float32)
+        grid = (-(-queries // launch.tiles["forward"].queries), sequences)
+        kernels.forward_kernel[grid](
+            *(query, key, value, relative_keys, relative_values),
+            query if padding is None else padding,
+            *(output, log_sums),
+            *strides(query, key, value, output),
+            *(queries, key.size(1), launch.heads, distances),
+            launch.scale * math.log2(math.e),
+            *dropout_arguments(launch),
+            **kernel_options(launch, "forward", query, distances, padding is not None),
+        )
+        ctx.save_for_backward(
+            *(query, key, value, relative_keys, relative_values, padding, output, log_sums)
+        )
+        ctx.launch = launch
+        return output
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad_output):
+        kernels, launch = load_kernels(), ctx.launch
+        query, key, value, relative_keys, relative_values, padding, output, log_sums = (
+            ctx.saved_tensors
+        )
+        (grad_output,) = rows_are_dense(grad_output)
+        sequences, queries, width = query.shape
+        keys, distances = key.size(1), relative_keys.size(0)
+        grad_query, grad_key, grad_value = map(torch.empty_like, (query, key, value))
+        products = torch.empty_like(log_sums)  # of the output with its gradient
+        grid = (-(-queries // launch.tiles["query_gradient"].queries), sequences)
+        table_sums = log_sums.new_empty(grid[0] * grid[1], 2, distances, width)
+        inputs = (query, key, value, relative_keys, relative_values)
+        padded = padding is not None
+        pads = padding if padded else query
+        sizes = (queries, keys, launch.heads, distances)
+        numbers = (launch.scale, launch.scale * math.log2(math.e), *dropout_arguments(launch))
+        kernels.query_gradient_kernel[grid](
+            *(*inputs, pads, output, log_sums, grad_output, grad_query, products, table_sums),
+            *strides(query, key, value, output, grad_output),
+            *(*sizes, *numbers),
+            **kernel_options(launch, "query_gradient", query, distances, padded),
+        )
+        grid = (-(-keys // launch.tiles["key_gradient"].keys), sequences)
+        kernels.key_gradient_kernel[grid](
+            *(*inputs, pads, log_sums, grad_output, products, grad_key, grad_value),
+            *strides(query, key, value, grad_output),
+            *(*sizes, *numbers),
+            **kernel_options(launch, "key_gradient", query, distances, padded),
+        )
+        grad_tables = table_sums.sum(0).to(relative_keys.dtype)
+        return grad_query, grad_key, grad_value, *grad_tables.unbind(0), None, None
+
+
+def fused_relative_attention(
+    query: Tensor,  # N x Q x d
+    key: Tensor,  # N x K x d
+    value: Tensor,  # N x K x d
+    relative_keys: Tensor,  # R x d
+    relative_values: Tensor,  # R x d
+    padding: Tensor | None = None,  # B x K, true at padding; N is B times the heads
+    causal: bool = False,
+    dropout: float = 0.0,
+    scale: float = 1.0,  # of the queries
+    tiles: dict[str, Tiles] | None = None,
+) -> Tensor:
+    """The same as `blockwise_relative_attention` in few launches; needs Triton."""
+    # Drawn on the CPU, so that the GPU need not be waited for.
+    seed = int(torch.randint(1 << 31, (), device="cpu")) if dropout else 0
+    heads = 1 if padding is None else query.size(0) // padding.size(0)
+    tiles = tiles or choose_tiles(query.size(2), relative_keys.size(0), query.dtype)
+    return FusedRelativeAttention.apply(
+        *(query, key, value, relative_keys.contiguous(), relative_values.contiguous()),
+        None if padding is None else padding.to(torch.uint8).contiguous(),
+        Launch(scale, causal, dropout, seed, heads, tiles),
+    )
