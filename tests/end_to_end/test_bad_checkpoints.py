@@ -48,7 +48,9 @@ def folder(data, trained, tmp_path_factory) -> Path:
     """A data folder as data_prep leaves it, with a good checkpoint and a place for bad ones."""
     folder = tmp_path_factory.mktemp("bad")
     shutil.copytree(data, folder / "data" / "vanilla")
-    shutil.copytree(data, folder / "data" / "interpolate")
+    (folder / "data" / "text" / "vanilla").mkdir(parents=True)
+    for name in ("train.en", "train.de"):
+        shutil.copy(data.parent / name, folder / "data" / "text" / "vanilla")
     for name in ("dict.txt", "parameters.txt"):
         shutil.copy(data / "dict.en.txt", folder / "data" / name)
     shutil.copy(trained("transformer_shape_tiny"), folder / "good.pt")
