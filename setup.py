@@ -74,6 +74,7 @@ setup(
         "cluster": ["submitit>=1.5"],
         "analysis": ["matplotlib", "tensorboardX"],
         "ctranslate2": ["ctranslate2>=4.0"],
+        "triton": ["triton>=3.2; sys_platform == 'linux'"],
         # Applies BPE in C++. On Python 3.11 and newer it only builds after `pip install cython`,
         # with --no-build-isolation; without it our own engine gives the same subwords.
         "fastbpe": ["fastBPE>=0.1.0"],

@@ -104,6 +104,7 @@ class Translation:
     lenpen: float = key(0.6, "length penalty")
     max_tokens: int = key(3500, "tokens in a batch", 1)
     subsets: list[str] | None = key(None, "the test sets to translate (all)")
+    lowercased_tokenized: bool = key(False, "also BLEU as some papers on Multi30k report it")
     options: str = key("", "more options of fairseq-generate, as a shell reads them; they win")
 
 
@@ -344,4 +345,6 @@ def _literals(hint: Any) -> tuple[str, ...]:
 def _toml(value: object) -> str:
     if isinstance(value, list):
         return f"[{', '.join(map(_toml, value))}]"
+    if isinstance(value, bool):
+        return str(value).lower()
     return f'"{value}"' if isinstance(value, str) else str(value)

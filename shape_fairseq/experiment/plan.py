@@ -181,6 +181,8 @@ class Plan:
         variables |= {"LENPEN": translation.lenpen, "MAX_TOKENS": translation.max_tokens}
         if translation.subsets:
             variables["SUBSETS"] = " ".join(translation.subsets)
+        if translation.lowercased_tokenized:
+            variables["LOWERCASED_TOKENIZED"] = 1
         if translation.options:
             variables["GENERATE_EXTRA"] = shlex.join(shell_words(translation.options))
         self._add(

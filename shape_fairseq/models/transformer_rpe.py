@@ -2,6 +2,8 @@
 
 from functools import partial
 
+from ..errors import OptionError
+from ..modules.fused_attention import CHOICES
 from ..modules.relative_attention import RelativeMultiheadAttention
 from .architectures import Option, register
 from .relative_positions import RelativePositionsModel
@@ -24,5 +26,27 @@ class TransformerRPEModel(RelativePositionsModel):
         return partial(
             RelativeMultiheadAttention,
             max_relative_distance=cfg.max_relative_distance,
+            implementation=cfg.relative_attention,
             causal=causal,
         )
+
+    @classmethod
+    def add_args(cls, parser):
+        super().add_args(parser)
+        parser.add_argument(
+            "--relative-attention",
+            default=CHOICES[0],
+            choices=CHOICES,
+            help="RPE: how attention is computed, with the same result; auto takes the fused GPU"
+            " kernels where there are some and they pass a check (default: auto)",
+        )
+
+    @classmethod
+    def check_options(cls, args):
+        super().check_options(args)
+        args.relative_attention = getattr(args, "relative_attention", None) or CHOICES[0]
+        if args.relative_attention not in CHOICES:
+            raise OptionError(
+                f"--relative-attention must be {', '.join(CHOICES[:-1])} or {CHOICES[-1]},"
+                f" got {args.relative_attention}"
+            )

@@ -14,8 +14,14 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from ..errors import UserError
+from .blockwise_attention import blockwise_relative_attention
+from .self_attention import joint_mask
+
 logger = logging.getLogger(__name__)
 
+KERNELS = ("forward", "query_gradient", "key_gradient")
+CHOICES = ("auto", "blockwise", "fused")  # of --relative-attention
 HEAD_WIDTHS = (32, 64, 128)
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 MAX_DISTANCE = 64
@@ -59,15 +65,32 @@ def columns_of(distances: int) -> int:
     return max(16, 1 << max(0, distances - 2).bit_length())
 
 
-def choose_tiles(width: int, distances: int, dtype: torch.dtype) -> dict[str, Tiles]:
-    """Tiles of each kernel that need no more registers than there are."""
-    large = width > 64 or columns_of(distances) > 64 or dtype == torch.float32
-    size = 32 if large else 64
+def has_tensor_cores(capability: int) -> bool:
+    """Whether Triton multiplies matrices on tensor cores: not before sm_80 (Triton 3.7)."""
+    return capability >= 80
+
+
+def choose_tiles(
+    width: int, distances: int, dtype: torch.dtype, capability: int
+) -> dict[str, Tiles]:
+    """Tiles that leave all that a program needs in registers at head width 64 and L = 16."""
+    if not has_tensor_cores(capability) or dtype == torch.float32:
+        return dict.fromkeys(KERNELS, Tiles(16, 16, 4))
+    if width > 64 or columns_of(distances) > 32:
+        return dict.fromkeys(KERNELS, Tiles(16, 32, 4))
     return {
-        "forward": Tiles(size, size, 4),
-        "query_gradient": Tiles(size, 32, 4),
-        "key_gradient": Tiles(32, size, 4),
+        "forward": Tiles(64, 32, 8),
+        "query_gradient": Tiles(32, 32, 4),
+        "key_gradient": Tiles(32, 32, 4),
     }
+
+
+def capability_of(device: torch.device) -> int:
+    """80 for sm_80, also where there is only Triton's interpreter."""
+    if device.type != "cuda":
+        return 80
+    major, minor = torch.cuda.get_device_capability(device)
+    return 10 * major + minor
 
 
 def rows_are_dense(*tensors: Tensor) -> list[Tensor]:
@@ -182,9 +205,114 @@ def fused_relative_attention(
     # Drawn on the CPU, so that the GPU need not be waited for.
     seed = int(torch.randint(1 << 31, (), device="cpu")) if dropout else 0
     heads = 1 if padding is None else query.size(0) // padding.size(0)
-    tiles = tiles or choose_tiles(query.size(2), relative_keys.size(0), query.dtype)
+    if tiles is None:
+        capability = capability_of(query.device)
+        tiles = choose_tiles(query.size(2), relative_keys.size(0), query.dtype, capability)
     return FusedRelativeAttention.apply(
         *(query, key, value, relative_keys.contiguous(), relative_values.contiguous()),
         None if padding is None else padding.to(torch.uint8).contiguous(),
         Launch(scale, causal, dropout, seed, heads, tiles),
     )
+
+
+def obstacle(query: Tensor, key: Tensor, distances: int, dropout: float) -> str | None:
+    """Why the kernels cannot be used, if they cannot."""
+    if query.dtype not in DTYPES:
+        return f"the fused kernels do not know {query.dtype}"
+    if query.size(2) not in HEAD_WIDTHS:
+        return f"the fused kernels need heads of width 32, 64 or 128, not {query.size(2)}"
+    if distances // 2 > MAX_DISTANCE:
+        return f"the fused kernels need --max-relative-distance {MAX_DISTANCE} or less"
+    if dropout >= 1:
+        return "nothing is left to compute with attention dropout 1"
+    if max(query.numel(), key.numel()) >= 1 << 31:
+        return "the batch is too large for the fused kernels"
+    if load_kernels() is None:
+        return "the fused kernels need Triton 3.2 or newer (pip install 'shape-fairseq[triton]')"
+    if query.device.type != "cuda" and not is_interpreted():
+        return "the fused kernels need a CUDA device"
+    return None
+
+
+def is_interpreted() -> bool:
+    """Whether Triton runs its kernels in Python, for tests."""
+    from triton.runtime.interpreter import InterpretedFunction
+
+    return isinstance(load_kernels().forward_kernel, InterpretedFunction)
+
+
+def use_fused(choice: str, query: Tensor, key: Tensor, distances: int, dropout: float) -> bool:
+    """Whether the fused kernels do the work; `fused` insists, `auto` wants them to be trusted."""
+    if choice == "blockwise" or (choice == "auto" and query.device.type != "cuda"):
+        return False
+    reason = obstacle(query, key, distances, dropout)
+    if choice == "fused":
+        if reason is not None:
+            raise UserError(f"--relative-attention fused: {reason}")
+        return True
+    return (
+        reason is None
+        and has_tensor_cores(capability_of(query.device))
+        and agrees_with_blockwise(query.dtype, query.size(2), distances, query.device)
+    )
+
+
+# What the self-check allows, relative to the largest number.
+TOLERANCES = {torch.float16: 0.01, torch.bfloat16: 0.06, torch.float32: 1e-4}
+
+
+@functools.cache
+def agrees_with_blockwise(
+    dtype: torch.dtype, width: int, distances: int, device: torch.device
+) -> bool:
+    """Whether the kernels compile and give blockwise results here; a warning says if they do not.
+
+    Once per process, dtype, head width and table, at the first use. It takes random numbers of its
+    own, so that a training does not depend on it.
+    """
+    try:
+        difference = largest_difference(dtype, width, distances, device)
+        if difference <= TOLERANCES[dtype]:
+            return True
+        reason = f"they differ by {difference:.2g} of the largest number"
+    except Exception as error:  # Whatever a compiler or a driver may raise.
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+    logger.warning(
+        "relative attention: the fused kernels are not used for %s, head width %d (%s);"
+        " the blockwise form does the work",
+        *(dtype, width, reason),
+    )
+    return False
+
+
+@torch.enable_grad()
+def largest_difference(
+    dtype: torch.dtype, width: int, distances: int, device: torch.device
+) -> float:
+    """How far output and gradients are from the blockwise form, on a small random input."""
+    generator = torch.Generator(device).manual_seed(1)
+    length, heads = 150, 2  # several tiles, far ones too, and an end inside a tile
+
+    def draw(*shape: int) -> Tensor:
+        drawn = torch.randn(shape, generator=generator, device=device).to(dtype)
+        return drawn.requires_grad_()
+
+    inputs = [draw(2 * heads, length, width) for _ in range(3)]
+    inputs += [draw(distances, width) for _ in range(2)]
+    grad_output = draw(2 * heads, length, width).detach()
+    padding = torch.zeros(2, length, dtype=torch.bool, device=device)
+    padding[1, -length // 3 :] = True
+    mask = joint_mask(None, padding, heads, torch.float32)
+    wide = [tensor.detach().float().requires_grad_() for tensor in inputs]
+    scale = width**-0.5
+    worst = 0.0
+    for causal in (False, True):
+        ours = fused_relative_attention(*inputs, padding, causal, scale=scale)
+        theirs = blockwise_relative_attention(wide[0] * scale, *wide[1:], mask, causal)
+        grads = torch.autograd.grad(ours, inputs, grad_output)
+        expected = torch.autograd.grad(theirs, wide, grad_output.float())
+        for mine, reference in zip((ours, *grads), (theirs, *expected), strict=True):
+            largest = reference.abs().max().clamp(min=1e-3)
+            error = ((mine.float() - reference).abs().max() / largest).item()
+            worst = max(worst, error if math.isfinite(error) else math.inf)
+    return worst

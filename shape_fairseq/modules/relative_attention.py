@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from .blockwise_attention import blockwise_relative_attention, clipped_distances
+from .fused_attention import fused_relative_attention, use_fused
 from .self_attention import DistanceSelfAttention, joint_mask
 
 
@@ -47,8 +48,9 @@ def relative_attention(
 class RelativeMultiheadAttention(DistanceSelfAttention):
     """fairseq's self-attention with learned key and value embeddings of the clipped distance."""
 
-    def __init__(self, *args, max_relative_distance: int, **kwargs):
+    def __init__(self, *args, max_relative_distance: int, implementation: str = "auto", **kwargs):
         super().__init__(*args, **kwargs)
+        self.implementation = implementation  # see --relative-attention
         rows = 2 * max_relative_distance + 1
         self.relative_keys = nn.Parameter(torch.empty(rows, self.head_dim))
         self.relative_values = nn.Parameter(torch.empty(rows, self.head_dim))
@@ -56,7 +58,7 @@ class RelativeMultiheadAttention(DistanceSelfAttention):
         nn.init.xavier_uniform_(self.relative_values)
 
     def attend(self, q, k, v, attn_mask, key_padding_mask, need_weights):
-        """Blockwise, unless somebody wants to see the weights."""
+        """Fused or blockwise, unless somebody wants to see the weights."""
         if need_weights or (attn_mask is not None and not self.causal):
             mask = joint_mask(attn_mask, key_padding_mask, self.num_heads, q.dtype)
             tables = self.relative_keys, self.relative_values
@@ -65,13 +67,14 @@ class RelativeMultiheadAttention(DistanceSelfAttention):
 
     def _attend(self, q, k, v, future_mask, key_padding_mask) -> Tensor:
         """Attention without weights to show for it."""
+        tables = self.relative_keys, self.relative_values
+        dropout = self.dropout_now
+        if use_fused(self.implementation, q, k, len(self.relative_keys), dropout):
+            causal = future_mask is not None
+            return fused_relative_attention(q, k, v, *tables, key_padding_mask, causal, dropout)
         return blockwise_relative_attention(
-            q,
-            k,
-            v,
-            self.relative_keys,
-            self.relative_values,
+            *(q, k, v, *tables),
             joint_mask(None, key_padding_mask, self.num_heads, q.dtype),
             causal=future_mask is not None,
-            dropout=self.dropout_now,
+            dropout=dropout,
         )
