@@ -16,7 +16,7 @@ import shape_fairseq.models  # noqa: F401 - lets torch load fairseq's checkpoint
 pytestmark = pytest.mark.slow
 JOB = re.compile(r"\[(\d+)/\d+\] ")
 # Corpus, training, evaluation, lengths, report: how long after its start a kill may come.
-SECONDS = {1: 12, 2: 12, 3: 12, 4: 4, 5: 2}
+SECONDS = {1: 12, 2: 12, 3: 12, 4: 4, 5: 0.5}
 
 
 def test_from_the_corpus_to_the_report(small_experiment):
