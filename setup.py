@@ -11,8 +11,8 @@ if sys.version_info < (3, 10):
     sys.exit("shape-fairseq needs Python 3.10 or newer, this is %d.%d" % sys.version_info[:2])
 
 # fairseq-fixed, which has no ready-made package but for 3.12, imports torch while it is built;
-# fairseq 0.12.2 must not find it then. In pip's isolated environment both are as they should be; told
-# not to isolate, pip ends in a traceback of fairseq.
+# fairseq 0.12.2 must not find it then. In pip's isolated environment both are as they should be;
+# told not to isolate, pip ends in a traceback of fairseq.
 if (
     "PIP_BUILD_TRACKER" in os.environ
     and not any("pip-build-env" in path for path in sys.path)
