@@ -90,7 +90,9 @@ FREE |= {"_unsafe_view", "lift_fresh", "_local_scalar_dense", "resize_", "set_"}
 
 
 def size(tensor: Tensor) -> int:
-    return tensor.numel() * tensor.element_size()
+    """Bytes in a training in fp16, whatever the precision of the tensor that is counted."""
+    width = DTYPE.itemsize if tensor.is_floating_point() else tensor.element_size()
+    return tensor.numel() * width
 
 
 def attention_flops(query: Tensor, key: Tensor, products: int) -> float:
@@ -120,9 +122,10 @@ class Counter(TorchDispatchMode):
             flops = attention_flops(args[0], args[1], products=2)
         elif name == "_scaled_dot_product_flash_attention_for_cpu_backward":
             flops = attention_flops(args[1], args[2], products=5)
-        elif func._overloadpacket in flop_registry:
-            formula = flop_registry[func._overloadpacket]
-            flops = formula(*args, **(kwargs or {}), out_val=result)
+        else:
+            packet = getattr(torch.ops.aten, name.removesuffix("_"), None)  # baddbmm_ as baddbmm
+            if packet in flop_registry:
+                flops = flop_registry[packet](*args, **(kwargs or {}), out_val=result)
         moved = sum(map(size, tensors.values()))
         self.operations.append(Operation(name, flops, moved))
         return result
@@ -134,9 +137,9 @@ def fused_operations(
     """Arithmetic and traffic of each Triton kernel, whole tiles counted."""
     sequences, queries, width = query.shape
     keys, columns = key.size(1), columns_of(distances)
-    tiles = choose_tiles(width, distances, query.dtype, capability)
+    tiles = choose_tiles(width, distances, DTYPE, capability)
     rows, vectors = size(query), sequences * queries * 4
-    tables = 2 * distances * width * query.element_size()
+    tables = 2 * distances * width * DTYPE.itemsize
     both = 2 * size(key)  # keys and values
     blocks = -(-queries // tiles["query_gradient"].queries)
     partial_sums = sequences * blocks * 2 * distances * width * 4
@@ -225,15 +228,10 @@ def count(model: str, steps: Callable, length: int, tokens: int, size: str) -> l
     name = model if model in speed.TITLES else "rpe"
     conditions = speed.Conditions(size, 32_768, tokens, torch.device("cpu"))
     counter = Counter()
-    previous = torch.get_default_dtype()
-    torch.set_default_dtype(DTYPE)
-    try:
-        with FakeTensorMode(allow_non_fake_inputs=True), implementation(model, counter):
-            step = steps((name,), length, conditions)[name]
-            with counter:
-                step(0)
-    finally:
-        torch.set_default_dtype(previous)
+    with FakeTensorMode(allow_non_fake_inputs=True), implementation(model, counter):
+        step = steps((name,), length, conditions)[name]
+        with counter:
+            step(0)
     return counter.operations
 
 
@@ -282,6 +280,29 @@ def tables(result: dict) -> Iterator[Table]:
                 numbers.append(f"{found['gigabytes']:,.2f}")
                 rows.append([str(length), MODELS[model], *numbers, *times])
         yield Table(f"Estimate: {LEVELS[level][0]}", header, rows)
+
+
+def beside(measured: dict[str, dict[int, dict]], estimated: dict, gpu: Gpu) -> Table:
+    """What `benchmarks.speed` measured on this GPU, and what was estimated for it."""
+    rows = [
+        [LEVELS[level][0], str(length)]
+        + [f"{cell['rpe']['speed']:.2f}"]
+        + [f"{cells['ape']['seconds'][gpu.name] / cells[FUSED]['seconds'][gpu.name]:.2f}"]
+        for level, by_length in estimated.items()
+        for length, cells in by_length.items()
+        if "rpe" in (cell := measured.get(level, {}).get(length, {}))
+    ]
+    header = ["what", "tokens", "RPE / APE, measured", f"estimate for {gpu.name}"]
+    return Table("Measured and estimated speed of RPE", header, rows)
+
+
+def nearest_gpu(capability: int) -> Gpu:
+    """The newest GPU of the table that is not newer than this architecture."""
+    return max((gpu for gpu in GPUS if gpu.capability <= capability), default=GPUS[0], key=newness)
+
+
+def newness(gpu: Gpu) -> int:
+    return gpu.capability
 
 
 def missed_goals(result: dict) -> list[str]:
