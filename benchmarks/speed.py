@@ -33,6 +33,7 @@ from shape_fairseq.evaluation.results import versions
 from shape_fairseq.evaluation.table import Table
 from shape_fairseq.model_names import MODELS
 from shape_fairseq.modules.blockwise_attention import blockwise_relative_attention
+from shape_fairseq.modules.fused_attention import capability_of
 from shape_fairseq.modules.relative_attention import RelativeMultiheadAttention
 
 NAME = "bench"
@@ -532,8 +533,21 @@ def report(cells: dict[str, dict[int, dict]], out: Path, conditions: Conditions)
         "threads": torch.get_num_threads(),
     }
     signed = {"settings": settings, "versions": versions()}
-    base.publish(out, NAME, signed, {"levels": cells}, plot(cells))
+    result: dict = {"levels": cells}
+    beside = None
+    if conditions.where.type == "cuda":
+        from benchmarks import gpu_cost  # it counts what this module does
+
+        lengths = tuple(sorted({length for by_length in cells.values() for length in by_length}))
+        result["estimate"] = gpu_cost.summarize(
+            conditions.tokens, gpu_cost.LAUNCH_SECONDS, lengths, conditions.size
+        )
+        gpu = gpu_cost.nearest_gpu(capability_of(conditions.where))
+        beside = gpu_cost.beside(cells, result["estimate"], gpu)
+    base.publish(out, NAME, signed, result, plot(cells))
     print()
+    if beside is not None:
+        print(beside.text(), end="\n\n")
     for table in tables(cells):
         print(table.text(), end="\n\n")
     print(*growth(cells), sep="\n", end="\n\n")
