@@ -13,10 +13,10 @@ READY := $(VENV)/.ready
 # Recipes find fairseq-train and the other commands through PATH.
 RUN := PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
 
-.PHONY: help demo demo-full setup test bench check format release clean
+.PHONY: help demo demo-full setup test test-quick bench check format release clean
 
 help:  ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(READY)  ## The paper's experiments in ten minutes: runs/demo/report.html
 	@$(RUN) bash recipes/demo.sh
@@ -32,6 +32,9 @@ $(READY): setup.py setup.sh constraints.txt
 
 test: $(READY)  ## Run all tests
 	$(RUN) $(VENV)/bin/python -m pytest -n 2
+
+test-quick: $(READY)  ## Run all tests but the slow ones, in two minutes
+	$(RUN) $(VENV)/bin/python -m pytest -n 2 -m 'not slow'
 
 bench: $(READY)  ## Speed and memory of APE, SHAPE and RPE by length (BENCH="--lengths 27" for less)
 	$(RUN) $(VENV)/bin/python -m benchmarks.speed $(BENCH)

@@ -10,19 +10,25 @@ from setuptools import find_packages, setup
 if sys.version_info < (3, 10):
     sys.exit("shape-fairseq needs Python 3.10 or newer, this is %d.%d" % sys.version_info[:2])
 
-# fairseq-fixed has no ready-made package but for 3.12, and imports torch while it is built. pip has
-# both in its isolated environment; told not to isolate, it ends in a traceback of fairseq.
+# fairseq-fixed, which has no ready-made package but for 3.12, imports torch while it is built;
+# fairseq 0.12.2 must not find it then. In pip's isolated environment both are as they should be;
+# told not to isolate, pip ends in a traceback of fairseq.
 if (
     "PIP_BUILD_TRACKER" in os.environ
     and not any("pip-build-env" in path for path in sys.path)
-    and sys.version_info[:2] not in ((3, 10), (3, 12))
-    and not find_spec("torch")
+    and not find_spec("fairseq")
 ):
-    sys.exit(
-        "shape-fairseq: fairseq is built here and needs torch first:\n"
-        "    pip install torch cython numpy setuptools wheel\n"
-        "    pip install --no-build-isolation shape-fairseq    (or . in a clone)"
-    )
+    if sys.version_info[:2] == (3, 10) and find_spec("torch"):
+        sys.exit(
+            "shape-fairseq: on Python 3.10 fairseq does not build where it finds torch:\n"
+            "    pip install shape-fairseq    (or . in a clone), without --no-build-isolation"
+        )
+    if sys.version_info[:2] not in ((3, 10), (3, 12)) and not find_spec("torch"):
+        sys.exit(
+            "shape-fairseq: fairseq is built here and needs torch first:\n"
+            "    pip install torch cython numpy setuptools wheel\n"
+            "    pip install --no-build-isolation shape-fairseq    (or . in a clone)"
+        )
 
 setup(
     name="shape-fairseq",

@@ -45,9 +45,13 @@ usage_or_out() {
   case $OUT in
     *[:,]*) fail "$OUT has a ':' or a ',', where fairseq takes a path apart: use another folder" ;;
   esac
+  # What is in $OUT/raw is removed when it has to be made again: it must not be the user's only copy.
+  [[ -z $RAW || $(cd -- "$RAW" && pwd -P)/ != "$(cd -- "$OUT" && pwd -P)/raw/"* ]] ||
+    fail "RAW=$RAW is where $OUT keeps its copy of the texts: move them out of $OUT"
   # The stages inherit this lock, so it lasts until the last of their processes has ended.
   exec 9>"$OUT/.lock"
-  flock --nonblock 9 || fail "another preparation is still running in $OUT"
+  # What a crash left behind ends within seconds.
+  flock --wait 5 9 || fail "another preparation is still running in $OUT"
   trap 'stopped $?' EXIT
 }
 
@@ -128,11 +132,11 @@ remember_sources() {
       fail "$OUT was made from other files ($(paste -sd' ' <<<"$changed")): use those, delete $OUT" \
         "or use another folder"
     fi
-  elif begun; then
+    rm -rf "$OUT/raw"
+  elif [[ -e $OUT/raw ]] || begun; then
     log "$OUT is older than the record of its sources: they are not compared"
     return 0
   fi
-  rm -rf "$OUT/raw"
   write_atomically "$record" "$sums"
 }
 
@@ -141,6 +145,8 @@ checksums() {
   for name; do
     file=$(source_file "$name") || exit 1
     sum=$(sha256sum <"$file") || fail "$file cannot be read"
+    [[ $file != *.gz || $file == *.tar.gz ]] || gzip --test --quiet "$file" 2>/dev/null ||
+      fail "$file is damaged: download or pack it again"
     printf '%s  %s\n' "${sum%% *}" "$name"
   done
 }

@@ -124,11 +124,11 @@ raw_names() {
   done
 }
 
+[[ " $SRC $TGT " == " en de " || " $SRC $TGT " == " de en " ]] ||
+  fail "these data are English and German: SOURCE_LANG and TARGET_LANG are en and de"
 usage_or_out "$@"
 remember DATA=wmt16 MAX_TOKENS="$MAX_TOKENS" BPE_MERGES="$BPE_MERGES" \
   EXTRAPOLATE_LIMIT="$EXTRAPOLATE_LIMIT" GROUP_SIZE="$GROUP_SIZE" SWAPPED_SAMPLE="$SWAPPED_SAMPLE"
-[[ " $SRC $TGT " == " en de " || " $SRC $TGT " == " de en " ]] ||
-  fail "these data are English and German: SOURCE_LANG and TARGET_LANG are en and de"
 NAMES=()
 [[ -z $RAW ]] || mapfile -t NAMES < <(raw_names)
 remember_sources "${NAMES[@]}"

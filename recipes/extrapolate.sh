@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Train on EXTRAPOLATE, pairs of at most 50 subwords (table 2, second block).
 #
-#   DATA=FOLDER bash recipes/extrapolate.sh MODEL      MODEL: ape, shape or rpe
+#   DATA=FOLDER bash recipes/extrapolate.sh MODEL      MODEL: ape, shape, rpe, rope, alibi, ...
 #
 # Run the same command again to go on after an interruption. Environment variables:
 #   DATA                 the folder that data_prep/prepare_*.sh made

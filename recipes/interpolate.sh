@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Train on INTERPOLATE, ten sentences joined with <sep> (table 2, third block).
 #
-#   DATA=FOLDER bash recipes/interpolate.sh MODEL      MODEL: ape, shape or rpe
+#   DATA=FOLDER bash recipes/interpolate.sh MODEL      MODEL: ape, shape, rpe, rope, alibi, ...
 #
 # Run the same command again to go on after an interruption. Environment variables:
 #   DATA                 the folder that data_prep/prepare_*.sh made

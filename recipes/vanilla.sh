@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Train on VANILLA, the whole of WMT'16 English-German (table 2, first block).
 #
-#   DATA=FOLDER bash recipes/vanilla.sh MODEL      MODEL: ape, shape or rpe
+#   DATA=FOLDER bash recipes/vanilla.sh MODEL      MODEL: ape, shape, rpe, rope, alibi, ...
 #
 # Run the same command again to go on after an interruption. Environment variables:
 #   DATA                 the folder that data_prep/prepare_*.sh made

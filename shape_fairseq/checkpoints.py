@@ -16,7 +16,7 @@ import numpy
 import torch
 from torch.nn.modules.module import register_module_parameter_registration_hook
 
-from .errors import OptionError, UserError, one_line
+from .errors import NO_SPACE, OptionError, UserError, one_line
 from .files import atomic_outputs
 
 # What fairseq puts into a checkpoint beside tensors and plain data.
@@ -115,14 +115,17 @@ def check(path: Path) -> None:
 
 def save(state: dict, path: Path) -> None:
     """Write a checkpoint that appears under its name only when it is complete."""
-    with atomic_outputs(path) as (file,):
-        try:
+    try:
+        with atomic_outputs(path) as (file,):
             torch.save(state, file)
-        except RuntimeError as error:  # torch tells of a full disk with an error of its own
-            raise UserError(
-                f"{path} cannot be written ({one_line(error, 80)}):"
-                " see whether the disk is full, free some space and run again"
-            ) from error
+    except (RuntimeError, OSError) as error:
+        # torch tells of a full disk with a RuntimeError of its own.
+        if isinstance(error, OSError) and error.errno not in NO_SPACE:
+            raise
+        raise UserError(
+            f"{path} cannot be written ({one_line(error, 80)}):"
+            " see whether the disk is full, free some space and run again"
+        ) from error
 
 
 def is_whole(path: Path) -> bool:

@@ -27,11 +27,12 @@ if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 6):
 import dataclasses
 import functools
 import importlib.machinery
+import io
 import logging
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -177,9 +178,17 @@ def checked_checkpoints() -> list[Replacement]:
 
         return load_model_ensemble_and_task
 
+    def make_criterion(build):
+        def build_criterion(task, cfg, *args, **kwargs):  # fairseq-validate takes it from there
+            with _refusals("the criterion, of a checkpoint or of the options,"):
+                return build(task, cfg, *args, **kwargs)
+
+        return build_criterion
+
     return [
         _wrap(checkpoint_utils, "load_checkpoint_to_cpu", load_to_cpu),
         _wrap(checkpoint_utils, "load_model_ensemble_and_task", load_models),
+        _wrap(FairseqTask, "build_criterion", make_criterion),
     ]
 
 
@@ -216,19 +225,26 @@ def atomic_checkpoints() -> list[Replacement]:
         return copy_then_rename
 
     def save(original):
-        def save_then_sync(state, file):
-            partial = getattr(file, "name", str(file))
-            with _full_disk_is_one_line(partial.removesuffix(".tmp"), partial):
-                original(state, file)
-                file.flush()
+        def save_or_tell(state, filename, *args, **kwargs):
+            with _full_disk_is_one_line(filename, f"{filename}.tmp"):
+                return original(state, filename, *args, **kwargs)
+
+        return save_or_tell
+
+    def write(original):
+        def write_then_sync(state, file):  # without its three attempts, pages of traceback each
+            torch.save(state, file)
+            file.flush()
+            with suppress(io.UnsupportedOperation):  # what iopath writes in the background
                 os.fsync(file.fileno())
 
-        return save_then_sync
+        return write_then_sync
 
     owner, name, copying = _wrap(PathManager, "copy", copy)
     return [
         (owner, name, staticmethod(copying)),
-        _wrap(checkpoint_utils, "_torch_persistent_save", save),
+        _wrap(checkpoint_utils, "torch_persistent_save", save),
+        _wrap(checkpoint_utils, "_torch_persistent_save", write),
     ]
 
 
@@ -238,8 +254,7 @@ def _full_disk_is_one_line(path: str, partial: str) -> Iterator[None]:
     try:
         yield
     except (OSError, RuntimeError) as error:  # torch tells of a full disk with a RuntimeError
-        if partial.endswith(".tmp"):
-            Path(partial).unlink(missing_ok=True)
+        Path(partial).unlink(missing_ok=True)
         raise OptionError(
             f"{path} cannot be written ({one_line(error, 100)}): free some space and start the"
             " same training again; it goes on from the last whole checkpoint"

@@ -6,6 +6,8 @@ import os
 import sys
 from collections.abc import Callable
 
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
 
 class UserError(Exception):
     """Something the user can put right; the message says what to do."""
@@ -64,7 +66,7 @@ def run(main: Callable[[], None]) -> None:
         sys.exit("interrupted: run the same command again to continue")
     except OSError as error:
         _drop_output()
-        hint = " (free some space and run again)" if error.errno == errno.ENOSPC else ""
+        hint = " (free some space and run again)" if error.errno in NO_SPACE else ""
         sys.exit(f"error: {error.filename or 'writing'}: {error.strerror or error}{hint}")
 
 

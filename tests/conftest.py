@@ -1,4 +1,4 @@
-"""What tests of several folders share: running commands, and finding Multi30k."""
+"""What tests of several folders share: commands, Multi30k, and which tests are slow."""
 
 import gzip
 import os
@@ -10,6 +10,15 @@ from pathlib import Path
 import pytest
 
 from tests import processes
+
+SLOW_FOLDERS = {"end_to_end", "recipes"}  # they train models, or start commands that do
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark whole folders as slow; elsewhere a test that takes several seconds says so itself."""
+    for item in items:
+        if SLOW_FOLDERS & set(item.path.relative_to(processes.REPOSITORY).parts):
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="session")

@@ -46,7 +46,7 @@ def offset(text: str) -> int:
     return int(text)
 
 
-def command(name: str, description: str) -> Parser:
+def command(name: str, description: str | None) -> Parser:
     """The parser of an analysis, with the option that all have."""
     parser = Parser(prog=f"shape-fairseq {name}", description=description)
     parser.add_argument(

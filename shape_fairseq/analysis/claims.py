@@ -121,7 +121,8 @@ def shift_invariance(runs: Runs) -> Verdict:
         ]
         means[model] = statistics.fmean(result["models"][model]["mean"] for result in results)
         parts = [of_items(cosines, INVARIANT) for cosines in seeds]
-        values, samples = [sign * value for value, _ in parts], [sign * s for _, s in parts]
+        values = [sign * value for value, _ in parts]
+        samples = [sign * sample for _, sample in parts]
         differences[model] = bootstrap.over_seeds(values, samples)
     sequences = len(results[0]["models"]["shape"]["sequences"])
     offsets = ", ".join(map(str, results[0]["offsets"]))

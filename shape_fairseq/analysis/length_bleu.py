@@ -39,7 +39,7 @@ def by_label(members: list[Result]) -> dict[str, list[Result]]:
 
 def source_lengths(data: Path, result: Result) -> dict[Sequence, int]:
     """The source length in subwords of every sequence that was translated."""
-    lengths = {}
+    lengths: dict[Sequence, int] = {}
     source_lang, _ = languages(data)
     for subset, references in result.references.items():
         path = text_path(data, result.setting, subset, source_lang)

@@ -185,7 +185,7 @@ def subtitle(data: Path, scored: list[Result]) -> str:
     if (data / PARAMETERS).exists():
         parameters = read_parameters(data)
         parts.append("data: " + " ".join(f"{name}={value}" for name, value in parameters.items()))
-    known = {
+    known: dict[str, set] = {
         "size": {result.size for result in scored},
         "updates": {result.training["updates"] for result in scored},
         "seeds": {result.seed for result in scored},

@@ -2,7 +2,7 @@
 
 import dataclasses
 import html
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 MISSING = "missing"  # a cell that was not measured here
 NOT_REPORTED = "-"  # a number that the paper does not have
@@ -15,7 +15,7 @@ class Table:
 
     title: str
     header: list[str]
-    rows: list[list[str] | None]
+    rows: Sequence[list[str] | None]
     notes: list[str] = dataclasses.field(default_factory=list)
 
     def text(self) -> str:

@@ -132,8 +132,6 @@ def start(
     experiment: Experiment, out: Path, jobs: list[Job], environment: dict[str, str], gpus: int
 ) -> None:
     """Run what is not done, and print the report's summary."""
-    if not all(job.is_done() for job in jobs):
-        (out / "report.html").unlink(missing_ok=True)
     if experiment.cluster.kind == "slurm":
         from .slurm import SlurmCluster
 
@@ -142,6 +140,10 @@ def start(
         from .local import LocalCluster
 
         cluster = LocalCluster(experiment.cluster, environment, gpus)
+    if not all(job.is_done() for job in jobs):
+        # The report shows all that is there, so it is made anew.
+        for product in jobs[-1].products:
+            product.unlink(missing_ok=True)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         run_jobs(jobs, cluster, Progress())

@@ -60,6 +60,7 @@ class Corpus:
     group_size: int | None = key(None, "sentences in a sequence of INTERPOLATE", 2)
     swapped_sample: int | None = key(None, "training sequences in the swapped set", 1)
     max_pair_tokens: int | None = key(None, "longest training pair in tokens", 1)
+    max_positions: int | None = key(None, "longest sequence to validate and test on, subwords", 1)
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,7 @@ class Translation:
     lenpen: float = key(0.6, "length penalty")
     max_tokens: int = key(3500, "tokens in a batch", 1)
     subsets: list[str] | None = key(None, "the test sets to translate (all)")
+    lowercased_tokenized: bool = key(False, "also BLEU as some papers on Multi30k report it")
     options: str = key("", "more options of fairseq-generate, as a shell reads them; they win")
 
 
@@ -343,4 +345,6 @@ def _literals(hint: Any) -> tuple[str, ...]:
 def _toml(value: object) -> str:
     if isinstance(value, list):
         return f"[{', '.join(map(_toml, value))}]"
+    if isinstance(value, bool):
+        return str(value).lower()
     return f'"{value}"' if isinstance(value, str) else str(value)

@@ -100,8 +100,9 @@ class Evaluation:
         words = ["score", "--data", self.data, "--save", self.save]
         words += ["--checkpoint", self.checkpoint, "--generated", self.generated]
         words += ["--setting", f"average={self.average}"]
-        words += ["--setting", f"options={' '.join(self.options)}", "--output", self.result]
+        words += ["--setting", f"options={' '.join(self.options)}"]
         words += ["--lowercased-tokenized"] if self.lowercased_tokenized else []
+        words += ["--output", self.result]
         return [sys.executable, "-m", "shape_fairseq", *map(str, words)]
 
     def start(self) -> None:

@@ -103,9 +103,11 @@ def run_jobs(jobs: list[Job], cluster: Cluster, progress: Progress) -> None:
         progress.end()
     if failed:
         names = ", ".join(job.title for job in failed)
+        left = len(blocked) - len(failed)
+        more = f" and {left} that need them were not started" if left else ""
         raise UserError(
-            f"{len(failed)} of {len(jobs)} jobs failed ({names}) and {len(blocked) - len(failed)}"
-            " that need them were not started: run the same command again to go on"
+            f"{len(failed)} of {len(jobs)} jobs failed ({names}){more}:"
+            " run the same command again to go on"
         )
 
 

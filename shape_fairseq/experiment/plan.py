@@ -31,6 +31,7 @@ CORPUS_VARIABLES = {
     "group_size": "GROUP_SIZE",
     "swapped_sample": "SWAPPED_SAMPLE",
     "max_pair_tokens": "MAX_TOKENS",
+    "max_positions": "MAX_POSITIONS",
     "source_lang": "SOURCE_LANG",
     "target_lang": "TARGET_LANG",
 }
@@ -180,6 +181,8 @@ class Plan:
         variables |= {"LENPEN": translation.lenpen, "MAX_TOKENS": translation.max_tokens}
         if translation.subsets:
             variables["SUBSETS"] = " ".join(translation.subsets)
+        if translation.lowercased_tokenized:
+            variables["LOWERCASED_TOKENIZED"] = 1
         if translation.options:
             variables["GENERATE_EXTRA"] = shlex.join(shell_words(translation.options))
         self._add(

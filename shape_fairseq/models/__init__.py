@@ -1,13 +1,9 @@
 """fairseq models: importing this registers their architectures, as --user-dir does."""
 
-from .. import compat  # noqa: F401, I001 - first: it explains what is missing
+from importlib import import_module
+from pkgutil import iter_modules
 
-from . import (  # noqa: F401
-    transformer_alibi,
-    transformer_cape,
-    transformer_randomized,
-    transformer_rope,
-    transformer_rpe,
-    transformer_shape,
-    transformer_t5_bias,
-)
+from .. import compat  # noqa: F401 - first: it explains what is missing
+
+for module in iter_modules(__path__):
+    import_module(f".{module.name}", __name__)

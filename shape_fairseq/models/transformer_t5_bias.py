@@ -3,6 +3,8 @@
 from argparse import Namespace
 from functools import partial
 
+import torch
+
 from ..errors import OptionError
 from ..modules.biased_attention import BiasedSelfAttention
 from ..modules.t5_bias import BucketedBias
@@ -24,6 +26,19 @@ class TransformerT5BiasModel(RelativePositionsModel):
         options = (cfg.bias_buckets, cfg.bias_max_distance)
         bias = BucketedBias(side.attention_heads, *options, causal, width=side.embed_dim)
         return partial(BiasedSelfAttention, distance_bias=bias, causal=causal)
+
+    @classmethod
+    def build_model(cls, args: Namespace, task):
+        """Refuse what torch's DDP would end in the first update, then build the model."""
+        ranks = torch.distributed.get_world_size() if torch.distributed.is_initialized() else 1
+        recomputed = getattr(args, "checkpoint_activations", False)
+        backend = getattr(args, "ddp_backend", None)
+        if ranks > 1 and recomputed and backend not in ("legacy_ddp", "no_c10d"):
+            raise OptionError(
+                "the layers of T5 bias share a table: with --checkpoint-activations on several"
+                " ranks use --ddp-backend legacy_ddp"
+            )
+        return super().build_model(args, task)
 
     @classmethod
     def check_options(cls, args: Namespace) -> None:

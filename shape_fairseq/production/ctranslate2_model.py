@@ -82,13 +82,14 @@ def check_supported(options: Namespace, model_class: type) -> None:
         )
 
 
-def languages(options: Namespace, args: Namespace, data: Path) -> tuple[str, str]:
+def languages(checkpoint: Checkpoint, args: Namespace, data: Path) -> tuple[str, str]:
     """Source and target language: as asked for, as in the training, or as the data-bin says."""
-    source = args.source_lang or getattr(options, "source_lang", None)
-    target = args.target_lang or getattr(options, "target_lang", None)
-    if not (source and target):
-        found = infer_language_pair(str(data)) if data.is_dir() else (None, None)
-        source, target = source or found[0], target or found[1]
+    source = args.source_lang or getattr(checkpoint.options, "source_lang", None)
+    target = args.target_lang or getattr(checkpoint.options, "target_lang", None)
+    for folder in (data, training_data(checkpoint)):
+        if not (source and target) and folder.is_dir():
+            inferred = infer_language_pair(str(folder))
+            source, target = source or inferred[0], target or inferred[1]
     if not (source and target):
         raise UserError("the languages are unknown: give --source-lang and --target-lang")
     return source, target
@@ -103,7 +104,7 @@ def first_existing(what: str, option: str, *candidates: Path) -> Path:
     raise UserError(f"no {what} found ({tried} missing): give {option}")
 
 
-def check_dictionaries(checkpoint: Checkpoint, data: Path, paths: list[Path]) -> None:
+def check_dictionaries(checkpoint: Checkpoint, data: Path, paths: dict[str, Path]) -> None:
     """Refuse dictionaries other than those of the training: symbols in another order are nonsense.
 
     A recipe keeps a hash of its data beside the checkpoint. Without it the dictionaries of the
@@ -114,7 +115,9 @@ def check_dictionaries(checkpoint: Checkpoint, data: Path, paths: list[Path]) ->
     if (checkpoint.path.parent / RECIPE).is_file() and folders:
         recipe = read_recipe(checkpoint.path.parent)
         same = recipe.data_hash == data_hash(folders[0])
-        if same and all(symbols_of(path) == symbols_of(folders[0] / DICTIONARY) for path in paths):
+        if same and all(
+            symbols_of(path) == symbols_of(folders[0] / DICTIONARY) for path in paths.values()
+        ):
             return
         raise UserError(
             f"{checkpoint.path} was trained on other data than {data}: give the --data of its"
@@ -122,15 +125,14 @@ def check_dictionaries(checkpoint: Checkpoint, data: Path, paths: list[Path]) ->
         )
     if here == there:
         return
-    for path in paths:
-        original = next(
-            (file for name in (path.name, DICTIONARY) if (file := there / name).is_file()), None
-        )
+    for lang, path in paths.items():
+        originals = (there / f"dict.{lang}.txt", there / DICTIONARY)
+        original = next((file for file in originals if file.is_file()), None)
         if original is None:
             log.warning(
                 "not checked: whether %s is the dictionary of the training, as %s is not there",
                 path,
-                there,
+                originals[0],
             )
         elif symbols_of(path) != symbols_of(original):
             raise UserError(
@@ -324,16 +326,16 @@ def export(checkpoint: Checkpoint, output: Path, args: Namespace) -> None:
     check_search(search)
     check_supported(checkpoint.options, checkpoint.model_class)
     data = args.data or training_data(checkpoint)
-    langs = languages(checkpoint.options, args, data)
-    paths = [
-        first_existing("dictionary", "--data", data / f"dict.{lang}.txt", data / DICTIONARY)
+    langs = languages(checkpoint, args, data)
+    paths = {
+        lang: first_existing("dictionary", "--data", data / f"dict.{lang}.txt", data / DICTIONARY)
         for lang in langs
-    ]
+    }
     codes = None if args.tokens else args.codes or find_codes(data)
     if codes is not None:
         bpe.check_codes(codes)
     check_dictionaries(checkpoint, data, paths)
-    dictionaries = [Dictionary.load(str(path)) for path in paths]
+    dictionaries = [Dictionary.load(str(paths[lang])) for lang in langs]
     symbols = [dictionary.symbols for dictionary in dictionaries]
     model = build(checkpoint, dictionaries)
     describe = partial(specification, model, checkpoint.options, symbols)

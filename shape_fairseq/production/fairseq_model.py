@@ -3,6 +3,7 @@
 import re
 from argparse import Namespace
 from pathlib import Path
+from typing import cast
 
 import torch
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
@@ -61,7 +62,7 @@ def converted_config(options: Namespace) -> dict:
     """The `cfg` of a checkpoint that has `args` only, as fairseq before 0.11 wrote it."""
     config = convert_namespace_to_omegaconf(options)
     config.model = None
-    return OmegaConf.to_container(config, resolve=True, enum_to_str=True)
+    return cast(dict, OmegaConf.to_container(config, resolve=True, enum_to_str=True))
 
 
 def export(checkpoint: Checkpoint, output: Path, args: Namespace) -> None:

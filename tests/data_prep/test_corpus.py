@@ -48,18 +48,19 @@ def prepare(raw: Path, out: Path, commands, **variables) -> subprocess.Completed
 
 @pytest.fixture(scope="module")
 def corpus(raw, tmp_path_factory, commands) -> tuple[Path, str]:
-    """The prepared folder, which at first was given a damaged file."""
+    """The prepared folder, which at first was given damaged files."""
     folder = tmp_path_factory.mktemp("corpus")
     mended = folder / "raw"
     shutil.copytree(raw, mended)
     (mended / "test.cs.gz").write_bytes((raw / "test.cs.gz").read_bytes()[:30])
-    refused = prepare(mended, folder / "out", commands, BPE_MERGES=51)
-    assert refused.returncode == 1 and "Traceback" not in refused.stderr
-    errors = [line for line in refused.stderr.splitlines() if line.startswith("error:")]
-    assert len(errors) == 1 and "test.cs is damaged" in errors[0], errors
-    # Nothing was made of it yet, so a mended file and other parameters are taken.
-    shutil.rmtree(folder / "out" / "tokenized.partial", ignore_errors=True)
+    message = refusal(prepare(mended, folder / "out", commands))
+    assert f"{mended}/test.cs.gz is damaged" in message
     shutil.copy(raw / "test.cs.gz", mended)
+    (mended / "valid.fr").write_bytes((raw / "valid.fr").read_bytes().replace(b"le", b"\xff", 1))
+    message = refusal(prepare(mended, folder / "out", commands, BPE_MERGES=51))
+    assert "raw/valid: line 2 is not valid UTF-8" in message
+    # Nothing was made of them yet, so mended files and other parameters are taken.
+    shutil.copy(raw / "valid.fr", mended)
     run = prepare(mended, folder / "out", commands)
     assert run.returncode == 0, run.stderr
     return folder / "out", run.stderr
@@ -144,6 +145,12 @@ def test_wrong_parameters_of_the_demo_are_not_remembered(tmp_path, commands):
 @pytest.mark.parametrize("name", ["a:b", "a,b"])
 def test_a_folder_that_fairseq_takes_apart_is_refused(raw, tmp_path, commands, name):
     assert "use another folder" in refusal(prepare(raw, tmp_path / name, commands))
+
+
+def test_the_only_copy_of_a_text_is_never_removed(raw, tmp_path, commands):
+    shutil.copytree(raw, tmp_path / "raw")
+    assert "move them out" in refusal(prepare(tmp_path / "raw", tmp_path, commands))
+    assert sorted(os.listdir(tmp_path / "raw")) == sorted(os.listdir(raw))
 
 
 def test_folders_and_missing_files_are_named(raw, tmp_path, commands):

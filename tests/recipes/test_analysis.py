@@ -9,7 +9,7 @@ import torch
 from shape_fairseq.analysis import curves, lengths, report, similarity, speed, swap, token_scores
 from shape_fairseq.analysis.compute.models import DataBin, load_for_inference
 from shape_fairseq.analysis.compute.token_scores import gold_scores
-from shape_fairseq.errors import UserError
+from shape_fairseq.errors import OptionError, UserError
 
 MODELS = ("ape", "shape", "rpe")
 TINY = {"ARCH_SIZE": "tiny", "GPUS": 0, "UPDATES": 4, "SAVE_EVERY": 2, "MAX_SHIFT": 20}
@@ -135,7 +135,7 @@ def check_refusals(analyse, demo, folder):
     """Wrong inputs end in one line, before anything is written."""
 
     def refused(message, module, *options, **keywords):
-        with pytest.raises(UserError, match=message):
+        with pytest.raises((UserError, OptionError), match=message):
             analyse(module, *options, out=folder / "refused", **keywords)
         assert not (folder / "refused").exists()
 
@@ -162,6 +162,11 @@ def check_refusals(analyse, demo, folder):
 
     data = folder / "data"
     shutil.copytree(demo, data)
+    index = data / "interpolate" / "valid.en-de.en.idx"
+    whole = index.read_bytes()
+    index.write_bytes(whole[:30])
+    refused("valid .* is damaged", similarity, models=["ape"], data=data)
+    index.write_bytes(whole)
     for path in (data / "interpolate").glob("valid.*.bin"):
         path.write_bytes(b"")
     refused("valid .* is empty", similarity, models=["ape"], data=data)

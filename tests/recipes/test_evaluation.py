@@ -9,6 +9,7 @@ from shape_fairseq.evaluation.significance import compare_all
 TINY = {"ARCH_SIZE": "tiny", "GPUS": 0, "UPDATES": 12, "SAVE_EVERY": 1, "MAX_SHIFT": 20}
 # An untrained model never ends a sentence; one token for one of the source is enough here.
 QUICK = {"GPUS": 0, "GENERATE_EXTRA": "--beam 1 --max-len-a 1 --max-len-b 5"}
+QUICK |= {"LOWERCASED_TOKENIZED": 1}
 EXTRA = "--disable-validation --num-workers 0 --no-last-checkpoints"
 
 
@@ -66,6 +67,8 @@ def check_records(results):
         assert "--beam 1" in signature["generation"]["options"]  # ours, given later, wins
         assert signature["sacrebleu"].startswith("nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp")
         assert {"python", "torch", "sacrebleu"} <= signature["versions"].keys()
+        assert result["other_metrics"].keys() == {"chrF2", "TER", "lowercased tokenized BLEU"}
+        assert result["other_metrics"].keys() == signature["other_metrics"].keys()
         assert result["training"]["updates"] == signature["averaged_updates"][-1]
         assert result["training"]["seconds"] > 0
         assert result["training"]["hardware"] == "CPU, 1 process"

@@ -13,6 +13,10 @@ import pytest
 import torch
 
 import shape_fairseq.models  # noqa: F401 - lets torch load fairseq's checkpoints
+from shape_fairseq.experiment.description import Cluster as Options
+from shape_fairseq.experiment.jobs import Job
+from shape_fairseq.experiment.slurm import SlurmCluster as SlurmJobs
+from tests import processes
 
 pytestmark = pytest.mark.slow
 DAEMONS = ("slurmctld", "slurmd", "munged")
@@ -194,11 +198,40 @@ def preempt_when_a_checkpoint_is_there(cluster, name, checkpoints, process) -> s
     return number
 
 
+def test_jobs_are_found_again_and_their_ends_are_noticed(cluster, tmp_path, monkeypatch):
+    pytest.importorskip("submitit")
+    for name, value in cluster.variables.items():
+        monkeypatch.setenv(name, value)
+
+    def job(name, script):
+        command = ("bash", "-c", f"{script} && touch {tmp_path / name}")
+        return Job(name, name, command, (tmp_path / name,), tmp_path / f"{name}.log")
+
+    good, bad, lost = job("good", "sleep 3"), job("bad", "exit 3"), job("lost", "sleep 100")
+    options = Options(kind="slurm", gpus=0, cpus=1, hours=0.1)
+    environment = {"PYTHONPATH": str(processes.REPOSITORY), "PATH": os.environ["PATH"]}
+    SlurmJobs(options, environment, tmp_path).start(good)
+    again = SlurmJobs(options, environment, tmp_path)  # as after a kill of the first
+    for each in (good, bad, lost):
+        again.start(each)
+    assert len(cluster.command("squeue", "-h").stdout.splitlines()) == 3
+    statuses = {}
+    while len(statuses) < 3:
+        statuses |= {each.name: status for each, status in again.ended()}
+        if statuses.keys() == {"good", "bad"}:
+            cluster.command("scancel", "-n", "lost")
+        time.sleep(0.2)
+    assert statuses == {"good": 0, "bad": 3, "lost": 1} and good.is_done()
+    assert "error: SLURM ended the job without a result" in lost.log.read_text()
+
+
 def test_a_job_trains_on_both_nodes(recipes, demo, cluster, tmp_path):
     save, log = tmp_path / "save", tmp_path / "job.log"
+    # The names of the nodes have no address.
     size = {"ARCH_SIZE": "tiny", "GPUS": 0, "BATCH_TOKENS": 2000, "MAX_TOKENS": 1000}
+    size |= {"MASTER_ADDR": "127.0.0.1"}
     steps = {"UPDATES": 2, "SAVE_EVERY": 1, "EXTRA": "--disable-validation --num-workers 0"}
-    job = ["sbatch", "--wait", "--nodes", 2, "--cpus-per-task", 1, "--output", log]
+    job = ["sbatch", "--wait", "--time", 10, "--nodes", 2, "--cpus-per-task", 1, "--output", log]
     recipes.command(
         *(*job, "recipes/slurm.sbatch", "vanilla", "shape"),
         **{"DATA": demo, "SAVE": save, **size, **steps, **cluster.variables},

@@ -11,9 +11,6 @@ HELP = {
     "": ["--help"],
     **{name: [name, *(["--help"] if module else [])] for name, (module, _) in COMMANDS.items()},
 }
-# Commands that are still to change; the marks are strict, so that none is forgotten here.
-IMPORT_TORCH = ("export",)
-PRINT_USAGE = ("export", "translate")
 LISTS_IMPORTS = """
 import sys
 from shape_fairseq.__main__ import main
@@ -41,13 +38,7 @@ def test_an_unknown_command_is_refused():
     assert len(result.stderr.splitlines()) == 1
 
 
-def but(commands, unfinished):
-    """The commands, those that are unfinished marked so."""
-    mark = pytest.mark.xfail(strict=True, reason="still to change")
-    return [pytest.param(name, marks=[mark] * (name in unfinished)) for name in commands]
-
-
-@pytest.mark.parametrize("command", but(HELP, IMPORT_TORCH))
+@pytest.mark.parametrize("command", HELP)
 def test_help_imports_neither_torch_nor_fairseq(command):
     result = processes.run(sys.executable, "-c", LISTS_IMPORTS, *HELP[command])
     assert result.returncode == 0 and result.stdout
@@ -56,7 +47,7 @@ def test_help_imports_neither_torch_nor_fairseq(command):
     assert imported & {"torch", "fairseq", "matplotlib", "ctranslate2"} == set()
 
 
-@pytest.mark.parametrize("command", but(list(COMMANDS)[1:], PRINT_USAGE))
+@pytest.mark.parametrize("command", list(COMMANDS)[1:])
 def test_a_wrong_option_is_one_line(command):
     result = processes.shape_fairseq(command, "--no-such-option=1")
     assert result.returncode == 2

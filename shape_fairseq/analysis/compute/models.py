@@ -13,7 +13,7 @@ from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from tqdm import tqdm
 
 from ... import data_folder, models  # noqa: F401 - models: it registers the architectures
-from ...errors import UserError
+from ...errors import UserError, one_line
 from ...evaluation.training_folder import RECIPE, check_same_data, read_recipe
 from ...search import Search
 
@@ -40,7 +40,12 @@ class DataBin:
         paths = [self.folder / f"dict.{language}.txt" for language in self.languages]
         if not all(path.is_file() for path in paths):
             raise UserError(f"{self.folder} is no data-bin: run data_prep/prepare_*.sh")
-        source, target = (Dictionary.load(str(path)) for path in paths)
+        try:
+            source, target = (Dictionary.load(str(path)) for path in paths)
+        except (ValueError, RuntimeError) as error:
+            raise UserError(
+                f"a dictionary of {self.folder} is damaged: {one_line(error)}"
+            ) from error
         source_lang, target_lang = self.languages
         config = TranslationConfig(
             data=str(self.folder),
@@ -66,20 +71,25 @@ class DataBin:
             raise UserError(f"{self.folder} has no subset {name}")
         if not all(file.stat().st_size for file in files):
             raise UserError(f"the subset {name} of {self.folder} is empty")
-        self.task.load_dataset(name)
-        return self.task.dataset(name)
+        try:
+            self.task.load_dataset(name)
+            return self.task.dataset(name)
+        except Exception as error:  # fairseq raises many kinds for a truncated file
+            raise UserError(
+                f"the subset {name} of {self.folder} is damaged ({one_line(error)}): delete"
+                f" {self.folder} and run data_prep/prepare_*.sh again"
+            ) from error
 
 
 def load(path: Path, data: DataBin):
     """The model of a checkpoint and its configuration; it must know the data's vocabulary."""
     if (path.parent / RECIPE).exists():
         check_same_data(read_recipe(path.parent), path, data.data)
-    try:
-        state = checkpoint_utils.load_checkpoint_to_cpu(str(path))
-        known = state["model"]["decoder.embed_tokens.weight"].size(0)
-    except Exception as error:  # torch raises many kinds for a damaged file
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise UserError(f"{path} is no checkpoint of a translation model: {reason}") from error
+    state = checkpoint_utils.load_checkpoint_to_cpu(str(path))
+    embeddings = state["model"].get("decoder.embed_tokens.weight")
+    if embeddings is None:
+        raise UserError(f"{path} is no checkpoint of a translation model: it has no decoder")
+    known = embeddings.size(0)
     if known != len(data.dictionary):
         raise UserError(
             f"{path} has a vocabulary of {known:,} symbols and {data.folder} one of"

@@ -27,20 +27,24 @@ def worsened(lines: list[str], wrong: float, seed: int) -> list[str]:
 def test_a_clear_difference_is_none_of_chance():
     references = corpus()
     good, bad = worsened(references, 0.1, seed=1), worsened(references, 0.3, seed=2)
-    found = bootstrap.compare_bleu([{"test": good}], [{"test": bad}], {"test": references})
+    difference = bootstrap.compare_bleu([{"test": good}], [{"test": bad}], {"test": references})
     scores = [BLEU().corpus_score(lines, [references]).score for lines in (good, bad)]
-    assert found.value == pytest.approx(scores[0] - scores[1])
-    assert found.low < found.value < found.high and found.low > 0
-    assert found.is_positive and not found.is_negative
+    assert difference.value == pytest.approx(scores[0] - scores[1])
+    assert difference.low < difference.value < difference.high and difference.low > 0
+    assert difference.is_positive and not difference.is_negative
     opposite = bootstrap.compare_bleu([{"test": bad}], [{"test": good}], {"test": references})
-    assert opposite.is_negative and opposite.value == -found.value
+    assert opposite.is_negative and opposite.value == -difference.value
 
 
 def test_equal_quality_is_undecided_and_equal_text_has_p_one():
     references = corpus()
     first, second = worsened(references, 0.2, seed=3), worsened(references, 0.2, seed=4)
-    found = bootstrap.compare_bleu([{"test": first}], [{"test": second}], {"test": references})
-    assert not found.is_positive and not found.is_negative and found.low < 0 < found.high
+    difference = bootstrap.compare_bleu([{"test": first}], [{"test": second}], {"test": references})
+    assert (
+        not difference.is_positive
+        and not difference.is_negative
+        and difference.low < 0 < difference.high
+    )
     same = bootstrap.compare_bleu([{"test": first}], [{"test": first}], {"test": references})
     assert (same.value, same.p_value) == (0, 1)
 
@@ -48,11 +52,11 @@ def test_equal_quality_is_undecided_and_equal_text_has_p_one():
 def test_resamples_are_those_of_sacrebleus_machinery():
     references = corpus(200)
     first, second = worsened(references, 0.2, seed=5), worsened(references, 0.215, seed=6)
-    found = bootstrap.compare_bleu([{"test": first}], [{"test": second}], {"test": references})
+    difference = bootstrap.compare_bleu([{"test": first}], [{"test": second}], {"test": references})
     systems = [("second", second), ("first", first)]
     _, scores = PairedTest(systems, {"BLEU": BLEU()}, [references], "bs", n_samples=1000)()
     # sacreBLEU's p is one-sided.
-    assert found.p_value == pytest.approx(2 * scores["BLEU"][1].p_value, abs=0.03)
+    assert difference.p_value == pytest.approx(2 * scores["BLEU"][1].p_value, abs=0.03)
     drawn = bootstrap.draws(200)
     assert drawn.shape == (1000, 200) and (drawn.sum(1) == 200).all()
     samples = bootstrap.BLEUSamples(first, references, drawn).samples
@@ -76,10 +80,10 @@ def test_seeds_are_judged_by_students_t():
     # Two-sided quantiles at 5 % from the tables.
     for freedom, quantile in ((1, 12.706), (2, 4.303), (3, 3.182), (4, 2.776), (9, 2.262)):
         assert bootstrap._t_quantile(freedom) == pytest.approx(quantile, abs=0.001)
-    found = bootstrap.between_seeds([30.0, 31.0, 32.0], [27.0, 28.0, 29.0])
+    difference = bootstrap.between_seeds([30.0, 31.0, 32.0], [27.0, 28.0, 29.0])
     # t = 3 / (1 * sqrt(2 / 3)) = 3.674 with four degrees of freedom.
-    assert found.value == 3 and found.p_value == pytest.approx(0.0213, abs=0.0001)
-    assert found.low == pytest.approx(3 - 2.776 * (2 / 3) ** 0.5, abs=0.001)
+    assert difference.value == 3 and difference.p_value == pytest.approx(0.0213, abs=0.0001)
+    assert difference.low == pytest.approx(3 - 2.776 * (2 / 3) ** 0.5, abs=0.001)
     assert not bootstrap.between_seeds([30.0, 31.0, 35.0], [29.0, 30.0, 33.0]).is_positive
     assert bootstrap.from_seeds([1.0, 1.0, 1.0]).is_positive
     assert bootstrap.from_seeds([1.0, -1.0, 0.5]).p_value > 0.5
