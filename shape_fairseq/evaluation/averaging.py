@@ -19,6 +19,6 @@ def main(arguments: list[str]) -> None:
     refuse_existing(args.output)
     paths = last_checkpoints(args.folder, args.number)
     from .. import checkpoints  # after the options: --help is there at once
-    from .checkpoints import average
+    from .weights import average
 
     checkpoints.save(average(paths), args.output)

@@ -182,7 +182,7 @@ def score(
         tokenized = {subset: test_set.tokenized() for subset, test_set in test_sets.items()}
     joined = recipe.setting == "interpolate"
     scored = score_all(texts, joined, tokenized)
-    from .checkpoints import read_history  # imports torch, which --help does not wait for
+    from .weights import read_history  # imports torch, which --help does not wait for
 
     history = read_history(checkpoint)
     return Result(

@@ -310,7 +310,7 @@ class Training:
 def updates_behind(save: Path) -> int | None:
     """The updates of the checkpoint that fairseq would go on from; none if it cannot be loaded."""
     # In a process of its own, because torch stays in memory.
-    read = "import sys; from shape_fairseq.evaluation.checkpoints import load; "
+    read = "import sys; from shape_fairseq.checkpoints import load; "
     read += "print(load(sys.argv[1])['optimizer_history'][-1]['num_updates'])"
     newest = list(checkpoints(save).values())[-1:]
     for path in [save / "checkpoint_last.pt", *newest]:

@@ -11,7 +11,7 @@ from omegaconf import OmegaConf
 
 from .. import checkpoints
 from ..errors import UserError
-from ..evaluation.checkpoints import COPY
+from ..evaluation.weights import COPY
 from ..model_names import MODELS
 from ..models.relative_positions import RelativePositionsModel
 from .trained import Checkpoint

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from shape_fairseq.errors import UserError
-from shape_fairseq.evaluation import averaging, checkpoints
+from shape_fairseq.evaluation import averaging, weights
 
 
 def save_checkpoint(folder, updates: int, embedding: float, bias: float) -> None:
@@ -54,4 +54,4 @@ def test_parameters_of_a_real_model_are_counted(build):
     for arch in ("transformer_tiny", "transformer_rpe_tiny"):
         model = build(arch)
         learned = sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
-        assert checkpoints.count_parameters(model.state_dict()) == learned
+        assert weights.count_parameters(model.state_dict()) == learned
