@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -536,7 +537,7 @@ def report(cells: dict[str, dict[int, dict]], out: Path, conditions: Conditions)
     result: dict = {"levels": cells}
     beside = None
     if conditions.where.type == "cuda":
-        from benchmarks import gpu_cost  # it counts what this module does
+        gpu_cost = import_module("benchmarks.gpu_cost")  # it counts what this module does
 
         lengths = tuple(sorted({length for by_length in cells.values() for length in by_length}))
         result["estimate"] = gpu_cost.summarize(
