@@ -5,8 +5,8 @@
 #   docker build -t shape-fairseq --build-arg DEVICE=cuda .          GPU: pip's own torch, with CUDA
 #   docker run --rm -v "$PWD/runs:/shape-fairseq/runs" shape-fairseq    (--gpus all) make demo
 #
-# NOT BUILT YET: this file was written on a machine without a Docker engine. `make setup` and `make demo`
-# were run there outside a container, the rest was not; please report what is wrong.
+# NOT BUILT YET: this file was written on a machine without a Docker engine. `make setup` was run there
+# outside a container, the rest of this file was not; please report what is wrong.
 FROM python:3.11-slim
 
 RUN apt-get update \
