@@ -92,6 +92,7 @@ setup(
             "ruff",
             "submitit>=1.5",
             "subword-nmt>=0.3.8",
+            "triton>=3.2; sys_platform == 'linux'",  # its interpreter and compiler need no GPU
         ],
         "release": ["build", "twine"],
     },
