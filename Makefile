@@ -37,7 +37,7 @@ test-quick: $(READY)  ## Run all tests but the slow ones, in two minutes
 	$(RUN) $(VENV)/bin/python -m pytest -n 2 -m 'not slow'
 
 bench: $(READY)  ## Speed and memory of APE, SHAPE and RPE by length (BENCH="--lengths 27" for less)
-	$(RUN) $(VENV)/bin/python -m benchmarks.speed $(BENCH)
+	$(RUN) $(VENV)/bin/python -m benchmarks $(BENCH)
 
 check: $(READY)  ## Check style and format, change nothing
 	$(VENV)/bin/ruff check .

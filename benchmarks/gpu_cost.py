@@ -271,13 +271,13 @@ def tables(result: dict) -> Iterator[Table]:
         header += [f"{gpu.name}, ms (speed / APE)" for gpu in GPUS]
         rows = []
         for length, cell in by_length.items():
-            for model, found in cell.items():
+            for model, cost in cell.items():
                 times = [
                     f"{1000 * seconds:.2f} ({cell['ape']['seconds'][gpu] / seconds:.2f})"
-                    for gpu, seconds in found["seconds"].items()
+                    for gpu, seconds in cost["seconds"].items()
                 ]
-                numbers = [str(found["launches"]), f"{found['gflops']:,.0f}"]
-                numbers.append(f"{found['gigabytes']:,.2f}")
+                numbers = [str(cost["launches"]), f"{cost['gflops']:,.0f}"]
+                numbers.append(f"{cost['gigabytes']:,.2f}")
                 rows.append([str(length), MODELS[model], *numbers, *times])
         yield Table(f"Estimate: {LEVELS[level][0]}", header, rows)
 
@@ -294,6 +294,16 @@ def beside(measured: dict[str, dict[int, dict]], estimated: dict, gpu: Gpu) -> T
     ]
     header = ["what", "tokens", "RPE / APE, measured", f"estimate for {gpu.name}"]
     return Table("Measured and estimated speed of RPE", header, rows)
+
+
+def estimate_beside(
+    measured: dict[str, dict[int, dict]], conditions: speed.Conditions
+) -> tuple[dict, Table]:
+    """The estimate for what `benchmarks.speed` measured, and both in one table."""
+    lengths = tuple(sorted({length for by_length in measured.values() for length in by_length}))
+    estimated = summarize(conditions.tokens, LAUNCH_SECONDS, lengths, conditions.size)
+    gpu = nearest_gpu(fused_attention.capability_of(conditions.device))
+    return estimated, beside(measured, estimated, gpu)
 
 
 def nearest_gpu(capability: int) -> Gpu:
@@ -369,10 +379,10 @@ def resources(
         file.flush()
         command = [str(tool), "--dump-resource-usage", file.name]
         usage = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    found = {key: int(value) for key, value in re.findall(r"(REG|STACK|LOCAL):(\d+)", usage)}
+    numbers = {key: int(value) for key, value in re.findall(r"(REG|STACK|LOCAL):(\d+)", usage)}
     return {
-        "registers": found["REG"],
-        "spilled_bytes": found["STACK"] + found["LOCAL"],
+        "registers": numbers["REG"],
+        "spilled_bytes": numbers["STACK"] + numbers["LOCAL"],
         "shared_bytes": compiled.metadata.shared,
         "tensor_core_instructions": len(re.findall(r"mma", compiled.asm["ptx"])),
     }
@@ -396,8 +406,8 @@ def main(arguments: list[str] | None = None) -> None:
     if args.resources:
         for capability in args.capabilities:
             for name in KERNELS:
-                found = {"kernel": name, "capability": capability, **resources(name, capability)}
-                print(json.dumps(found), flush=True)
+                record = {"kernel": name, "capability": capability, **resources(name, capability)}
+                print(json.dumps(record), flush=True)
         return
     result = summarize(args.tokens, args.launch)
     if args.json:

@@ -11,7 +11,6 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -34,7 +33,6 @@ from shape_fairseq.evaluation.results import versions
 from shape_fairseq.evaluation.table import Table
 from shape_fairseq.model_names import MODELS
 from shape_fairseq.modules.blockwise_attention import blockwise_relative_attention
-from shape_fairseq.modules.fused_attention import capability_of
 from shape_fairseq.modules.relative_attention import RelativeMultiheadAttention
 
 NAME = "bench"
@@ -55,7 +53,11 @@ class Conditions:
     size: str
     vocabulary: int
     tokens: int  # in a batch
-    where: torch.device
+    device: torch.device
+
+
+# What a GPU should do by the estimate of benchmarks.gpu_cost, as numbers and as a table.
+Estimate = Callable[[dict[str, dict[int, dict]], Conditions], tuple[dict, Table]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -157,15 +159,15 @@ def kernel_steps(causal: bool) -> Callable:
     def steps(models: tuple[str, ...], length: int, conditions: Conditions) -> dict[str, Step]:
         sequences, width = HEADS * batch_size(length, conditions), WIDTH // HEADS
         heads = [
-            torch.randn(length, sequences, width, device=conditions.where).transpose(0, 1)
+            torch.randn(length, sequences, width, device=conditions.device).transpose(0, 1)
             for _ in range(4)
         ]
-        *inputs, above = heads
+        *inputs, grad_output = heads
         distances = 2 * MAX_RELATIVE_DISTANCE + 1
-        inputs += [torch.randn(distances, width, device=conditions.where) for _ in range(2)]
+        inputs += [torch.randn(distances, width, device=conditions.device) for _ in range(2)]
         for tensor in inputs:
             tensor.requires_grad_()
-        future = torch.full((length, length), -torch.inf, device=conditions.where).triu(1)
+        future = torch.full((length, length), -torch.inf, device=conditions.device).triu(1)
         mask = future if causal else None
         kernels = {
             "ape": partial(stock_kernel, mask=mask),
@@ -174,7 +176,9 @@ def kernel_steps(causal: bool) -> Callable:
         }
 
         def step_of(kernel: Callable) -> Step:
-            return lambda _: torch.autograd.grad(kernel(*inputs), inputs, above, allow_unused=True)
+            return lambda _: torch.autograd.grad(
+                kernel(*inputs), inputs, grad_output, allow_unused=True
+            )
 
         return {model: step_of(kernels[model]) for model in models}
 
@@ -186,21 +190,22 @@ def attention_steps(causal: bool) -> Callable:
 
     def steps(models: tuple[str, ...], length: int, conditions: Conditions) -> dict[str, Step]:
         shape = (length, batch_size(length, conditions), WIDTH)
-        inputs = torch.randn(shape, device=conditions.where, requires_grad=True)
-        above = torch.randn(shape, device=conditions.where)
-        future = torch.full((length, length), -torch.inf, device=conditions.where).triu(1)
+        inputs = torch.randn(shape, device=conditions.device, requires_grad=True)
+        grad_output = torch.randn(shape, device=conditions.device)
+        future = torch.full((length, length), -torch.inf, device=conditions.device).triu(1)
         mask = future if causal else None
 
         def step_of(module: nn.Module) -> Step:
             def step(_: int) -> None:
                 output, _ = module(inputs, inputs, inputs, need_weights=False, attn_mask=mask)
-                output.backward(above)
+                output.backward(grad_output)
                 inputs.grad = None
 
             return step
 
         return {
-            model: step_of(attention_module(model, causal).to(conditions.where)) for model in models
+            model: step_of(attention_module(model, causal).to(conditions.device))
+            for model in models
         }
 
     return steps
@@ -229,20 +234,20 @@ def build_model(model: str, words: Dictionary, conditions: Conditions) -> nn.Mod
         for module in built.modules():
             if isinstance(module, RelativeMultiheadAttention):
                 module.__class__ = LookupMultiheadAttention
-    return built.to(conditions.where)
+    return built.to(conditions.device)
 
 
 def random_sample(length: int, words: Dictionary, conditions: Conditions) -> dict:
     """A batch as fairseq's tasks make them."""
     count = batch_size(length, conditions)
-    shape, where = (count, length), conditions.where
+    shape, device = (count, length), conditions.device
     source, target = (
-        torch.randint(words.nspecial, len(words), shape, device=where) for _ in range(2)
+        torch.randint(words.nspecial, len(words), shape, device=device) for _ in range(2)
     )
     return {
         "net_input": {
             "src_tokens": source,
-            "src_lengths": torch.full((count,), length, device=where),
+            "src_lengths": torch.full((count,), length, device=device),
             "prev_output_tokens": target,
         },
         "target": target,
@@ -328,13 +333,13 @@ LEVELS = {
 }
 
 
-def too_large(model: str, level: str, length: int, where: torch.device) -> bool:
+def too_large(model: str, level: str, length: int, device: torch.device) -> bool:
     """Whether the T x T x d tensors of all layers do not fit into the memory."""
     layers = {"training": LAYERS, "greedy": 0, "beam 4": 0}.get(level, 1)
     # Keys and values, kept for the backward pass, and the gradients of one layer's.
     needed = (2 * layers + 2) * length**2 * (WIDTH // HEADS) * 4
-    if where.type == "cuda":
-        present = torch.cuda.get_device_properties(where).total_memory
+    if device.type == "cuda":
+        present = torch.cuda.get_device_properties(device).total_memory
     else:
         present = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return model == LOOKUP and needed > 0.25 * present  # the other models need room too
@@ -347,41 +352,41 @@ def measure(
     fitting = tuple(
         model
         for model in LEVELS[level].models
-        if model in chosen and not too_large(model, level, length, conditions.where)
+        if model in chosen and not too_large(model, level, length, conditions.device)
     )
     torch.manual_seed(1)
     steps = LEVELS[level].steps(fitting, length, conditions)
     memory = {
-        model: {"memory": peak_memory(step, conditions.where)} if LEVELS[level].memory else {}
+        model: {"memory": peak_memory(step, conditions.device)} if LEVELS[level].memory else {}
         for model, step in steps.items()
     }
     title = f"{LEVELS[level].title}, {length} tokens"
     turns = turns or LEVELS[level].turns
     # What people wait for is the wall clock, idle cores included.
     clock = time.perf_counter
-    found = in_turns(steps, turns, conditions.where, title, warm_up=0, clock=clock)
-    return {model: {**times, **memory[model]} for model, times in summarize(found).items()}
+    turn_times = in_turns(steps, turns, conditions.device, title, warm_up=0, clock=clock)
+    return {model: {**times, **memory[model]} for model, times in summarize(turn_times).items()}
 
 
 def milliseconds(seconds: float) -> str:
     return f"{seconds * 1000:,.{0 if seconds > 0.01 else 2}f}"
 
 
-def speed_cell(found: dict | None) -> str:
+def speed_cell(measured: dict | None) -> str:
     """The median speed with its lowest and highest, or that it did not fit."""
-    if found is None:
+    if measured is None:
         return "no room"
-    lowest, highest = found["range"]
-    return f"{found['speed']:.2f} ({lowest:.2f}-{highest:.2f})"
+    lowest, highest = measured["range"]
+    return f"{measured['speed']:.2f} ({lowest:.2f}-{highest:.2f})"
 
 
 def with_ranges(cell: dict) -> dict:
     """Add the lowest and the highest ratio to APE of all turns."""
-    for found in cell.values():
+    for measured in cell.values():
         ratios = [
-            ape / ours for ape, ours in zip(cell["ape"]["turns"], found["turns"], strict=True)
+            ape / ours for ape, ours in zip(cell["ape"]["turns"], measured["turns"], strict=True)
         ]
-        found["range"] = [min(ratios), max(ratios)]
+        measured["range"] = [min(ratios), max(ratios)]
     return cell
 
 
@@ -441,9 +446,9 @@ def plot(cells: dict[str, dict[int, dict]]) -> dict:
                 "marker": figures.marker(model),
                 "label": TITLES[model],
             }
-            column[0].plot(lengths, [found["speed"] for found in chosen], **style)
+            column[0].plot(lengths, [measured["speed"] for measured in chosen], **style)
             if LEVELS[level].memory:
-                column[1].plot(lengths, [found["memory"] / 1e6 for found in chosen], **style)
+                column[1].plot(lengths, [measured["memory"] / 1e6 for measured in chosen], **style)
         column[0].set_title(LEVELS[level].title, loc="left")
         column[0].set_ylim(0, 1.05 * column[0].get_ylim()[1])  # room for the topmost markers
         column[1].set_yscale("log")
@@ -478,7 +483,7 @@ def growth(cells: dict[str, dict[int, dict]]) -> Iterator[str]:
                 )
 
 
-def main(arguments: list[str] | None = None) -> None:
+def main(arguments: list[str] | None = None, estimate: Estimate | None = None) -> None:
     """Compare the speed and memory of all models at growing lengths."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.speed", description=main.__doc__)
     parser.add_argument(
@@ -511,7 +516,7 @@ def main(arguments: list[str] | None = None) -> None:
         size="_tiny" if args.tiny else "_wmt_en_de",
         vocabulary=500 if args.tiny else 32_768,
         tokens=args.tokens,
-        where=choose_device(args.cpu),
+        device=choose_device(args.cpu),
     )
     chosen = ["ape", *args.models]  # all speeds are relative to APE
     cells: dict[str, dict[int, dict]] = {}
@@ -520,31 +525,29 @@ def main(arguments: list[str] | None = None) -> None:
             cell = with_ranges(measure(level, length, chosen, args.turns, conditions))
             cells.setdefault(level, {})[length] = cell
             speeds = ", ".join(
-                f"{TITLES[model]} {speed_cell(found)}" for model, found in cell.items()
+                f"{TITLES[model]} {speed_cell(measured)}" for model, measured in cell.items()
             )
             print(f"{LEVELS[level].title}, {length} tokens: {speeds}", flush=True)
-    report(cells, args.out, conditions)
+    report(cells, args.out, conditions, estimate)
 
 
-def report(cells: dict[str, dict[int, dict]], out: Path, conditions: Conditions) -> None:
-    """Print the tables and write all files."""
+def report(
+    cells: dict[str, dict[int, dict]],
+    out: Path,
+    conditions: Conditions,
+    estimate: Estimate | None = None,
+) -> None:
+    """Print the tables and write all files; on a GPU with the estimate beside."""
     settings = {
         **dataclasses.asdict(conditions),
-        "where": str(conditions.where),
+        "device": str(conditions.device),
         "threads": torch.get_num_threads(),
     }
     signed = {"settings": settings, "versions": versions()}
     result: dict = {"levels": cells}
     beside = None
-    if conditions.where.type == "cuda":
-        gpu_cost = import_module("benchmarks.gpu_cost")  # it counts what this module does
-
-        lengths = tuple(sorted({length for by_length in cells.values() for length in by_length}))
-        result["estimate"] = gpu_cost.summarize(
-            conditions.tokens, gpu_cost.LAUNCH_SECONDS, lengths, conditions.size
-        )
-        gpu = gpu_cost.nearest_gpu(capability_of(conditions.where))
-        beside = gpu_cost.beside(cells, result["estimate"], gpu)
+    if estimate is not None and conditions.device.type == "cuda":
+        result["estimate"], beside = estimate(cells, conditions)
     base.publish(out, NAME, signed, result, plot(cells))
     print()
     if beside is not None:

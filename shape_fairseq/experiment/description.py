@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from .. import data_folder
 from ..errors import UserError
 from ..model_names import MODELS
+from ..search import Search
 from .variables import shell_words
 
 try:
@@ -19,7 +21,7 @@ try:
 except ModuleNotFoundError:  # Python 3.10
     import tomli as tomllib
 
-SETTINGS = ("vanilla", "extrapolate", "interpolate", "scaling_nmt")
+SETTINGS = (*data_folder.SETTINGS, "scaling_nmt")
 ANALYSES = ("token-scores", "length-bleu", "curves", "speed", "similarity", "swap", "lengths")
 TYPE_NAMES = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
 
@@ -100,8 +102,8 @@ class Translation:
     """How the test sets are translated."""
 
     average: int = key(10, "checkpoints to average", 1)
-    beam: int = key(4, "beam width", 1)
-    lenpen: float = key(0.6, "length penalty")
+    beam: int = key(Search.beam, "beam width", 1)
+    lenpen: float = key(Search.lenpen, "length penalty")
     max_tokens: int = key(3500, "tokens in a batch", 1)
     subsets: list[str] | None = key(None, "the test sets to translate (all)")
     lowercased_tokenized: bool = key(False, "also BLEU as some papers on Multi30k report it")

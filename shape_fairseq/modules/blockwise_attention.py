@@ -281,12 +281,12 @@ class BlockwiseRelativeAttention(torch.autograd.Function):
         for block, weights, kept in weighted_blocks(query, key, relative_keys, mask, options):
             n, q, k = block.sequences, block.queries, slice(block.keys)
             used = weights if kept is None else weights * kept
-            above = grad_output[n, q]  # n x q x d
-            add_product(grad_value[n, k], used.transpose(1, 2), above)
+            block_grad_output = grad_output[n, q]  # n x q x d
+            add_product(grad_value[n, k], used.transpose(1, 2), block_grad_output)
 
-            by_distance = times(above, relative_values.t())  # n x q x R
+            by_distance = times(block_grad_output, relative_values.t())  # n x q x R
             in_common = by_distance[:, :, :1] - (products[n, q] if kept is None else 0)
-            grad_scores = torch.bmm(above, value[n, k].transpose(1, 2))  # n x q x k
+            grad_scores = torch.bmm(block_grad_output, value[n, k].transpose(1, 2))  # n x q x k
             grad_scores += in_common
             by_distance[:, :, 0] = 0
             add_by_distance(grad_scores, by_distance, block)
@@ -299,7 +299,7 @@ class BlockwiseRelativeAttention(torch.autograd.Function):
             grad_query[n, q] = relative.baddbmm_(grad_scores, key[n, k])
             add_product(grad_key[n, k], grad_scores.transpose(1, 2), query[n, q])
             grad_relative_keys += torch.bmm(by_distance.transpose(1, 2), query[n, q]).sum(0)
-            grad_relative_values += torch.bmm(mass[n, q].transpose(1, 2), above).sum(0)
+            grad_relative_values += torch.bmm(mass[n, q].transpose(1, 2), block_grad_output).sum(0)
         return (
             grad_query,
             grad_key.type_as(key),

@@ -73,7 +73,7 @@ def test_what_does_not_fit_is_not_tried():
 
 
 def test_memory_tells_blocks_from_all_pairs_of_positions():
-    conditions = speed.Conditions("_tiny", 500, tokens=400, where=torch.device("cpu"))
+    conditions = speed.Conditions("_tiny", 500, tokens=400, device=torch.device("cpu"))
     cell = speed.measure("attention", 400, list(speed.TITLES), 1, conditions)
     pairs = 2 * 400 * 400 * 64 * 4  # bytes of the looked up keys and values
     assert cell["lookup"]["memory"] > pairs > 2 * cell["rpe"]["memory"]
