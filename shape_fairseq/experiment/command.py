@@ -128,6 +128,18 @@ def value_matters(key: str, experiment: Experiment) -> bool:
     return setting in experiment.settings and name not in ("models", "seeds", "tune_shifts")
 
 
+def note_signals() -> list[int]:
+    """The signals to end that have come by now; the list grows.
+
+    They raise no exception: Python drops one that comes while it starts a process.
+    """
+    received: list[int] = []
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, lambda signal_number, _: received.append(signal_number))
+    return received
+
+
 def start(
     experiment: Experiment, out: Path, jobs: list[Job], environment: dict[str, str], gpus: int
 ) -> None:
@@ -144,9 +156,9 @@ def start(
         # The report shows all that is there, so it is made anew.
         for product in jobs[-1].products:
             product.unlink(missing_ok=True)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    signals = note_signals()
     try:
-        run_jobs(jobs, cluster, Progress())
+        run_jobs(jobs, cluster, Progress(), stopped=lambda: bool(signals))
     except KeyboardInterrupt:
         raise UserError("stopped: run the same command again to go on") from None
     print()

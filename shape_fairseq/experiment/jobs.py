@@ -2,7 +2,7 @@
 
 import shlex
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -66,7 +66,12 @@ def check_graph(jobs: list[Job]) -> None:
         seen.add(job.name)
 
 
-def run_jobs(jobs: list[Job], cluster: Cluster, progress: Progress) -> None:
+def run_jobs(
+    jobs: list[Job],
+    cluster: Cluster,
+    progress: Progress,
+    stopped: Callable[[], bool] = lambda: False,
+) -> None:
     """Run all jobs that are not done; a failure is told at once, and the others go on."""
     check_graph(jobs)
     done = {job.name for job in jobs if job.is_done()}
@@ -76,6 +81,8 @@ def run_jobs(jobs: list[Job], cluster: Cluster, progress: Progress) -> None:
     progress.begin(jobs, done, cluster.slots)
     try:
         while waiting or progress.running:
+            if stopped():
+                raise KeyboardInterrupt
             for job in list(waiting):
                 if blocked.intersection(job.needs):
                     blocked.add(job.name)

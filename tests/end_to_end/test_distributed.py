@@ -15,6 +15,7 @@ SPY = '''
 import json
 import os
 
+import shape_fairseq.models
 from shape_fairseq.modules import positions
 
 draw = positions.draw_offsets

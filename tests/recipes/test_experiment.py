@@ -122,7 +122,7 @@ def test_a_failure_names_its_log_and_the_mended_value_is_taken(recipes, tmp_path
         assert process.returncode == 1
         failure, summary = errors.splitlines()
         assert "'Make the corpus and its settings' failed: " in failure
-        assert f"/{raw}/train.en.gz is missing" in failure
+        assert f"/{raw} is not a folder" in failure
         assert failure.endswith(f"(log: {tmp_path}/out/logs/corpus.log)")
         assert summary.startswith("error: 1 of 9 jobs failed")
 

@@ -2,8 +2,6 @@
 
 import importlib.util
 import logging
-import os
-import sys
 
 import pytest
 import torch
@@ -28,8 +26,6 @@ from shape_fairseq.modules.self_attention import joint_mask
 from tests.shape_fairseq.modules.shaw import causal_mask, padding_mask
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-if DEVICE.type == "cpu" and "triton" not in sys.modules:
-    os.environ["TRITON_INTERPRET"] = "1"  # Triton reads it when it is imported
 
 
 def runs_here() -> bool:
@@ -38,9 +34,7 @@ def runs_here() -> bool:
     return DEVICE.type == "cuda" or fused_attention.is_interpreted()
 
 
-needs_triton = pytest.mark.skipif(
-    not runs_here(), reason="needs Triton 3.2 or newer, on a GPU or not yet imported"
-)
+needs_triton = pytest.mark.skipif(not runs_here(), reason="needs Triton 3.2 or newer")
 SMALL = dict.fromkeys(KERNELS, Tiles(16, 16, 4))
 UNEVEN = {
     "forward": Tiles(32, 16, 4),
