@@ -458,11 +458,12 @@ def store_table_gradient(
     by_column = tl.dot(tl.trans(near.to(rows.dtype)), rows, input_precision=precision)  # C x D
     wide = rows.to(tl.float32)
     last_row = tl.sum(wide * right[:, None], 0)
-    first_row = tl.sum(wide * common[:, None], 0) - tl.sum(by_column, 0) - last_row
+    first_row = tl.sum(wide * common[:, None], 0)
     row = tl.arange(0, C)
     pointers = base + (row + 1)[:, None] * D + columns[None, :]
     tl.store(pointers, by_column, mask=(row < distances - 2)[:, None])
-    if distances > 1:
+    if distances > 1:  # else the one row is that of all keys
+        first_row -= tl.sum(by_column, 0) + last_row
         tl.store(base + (distances - 1) * D + columns, last_row)
     tl.store(base + columns, first_row)
 
