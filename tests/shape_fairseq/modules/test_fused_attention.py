@@ -124,7 +124,7 @@ def magnitudes(inputs, grad_output, weights, scale):
 @needs_triton
 @pytest.mark.slow
 # The interpreter is slow: a few examples, the same in every run.
-@settings(max_examples=12, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=30, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(
     queries=st.sampled_from([1, 15, 16, 17, 33]),
     earlier=st.sampled_from([0, 0, 5]),
