@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import shape_fairseq.models  # noqa: F401 - lets torch load fairseq's checkpoints
+from tests.recipes.checkpoints import trained_weights
 
 pytestmark = pytest.mark.slow
 JOB = re.compile(r"\[(\d+)/\d+\] ")
@@ -136,10 +137,11 @@ def test_an_ape_model_is_adapted_to_shape(recipes, small_experiment, tmp_path):
     recipe = dict(line.split("=", 1) for line in (save / "recipe.txt").read_text().splitlines())
     assert (recipe["SETTING"], recipe["MODEL"]) == ("interpolate", "shape")
     assert recipe["MAX_SHIFT"] == "10" and recipe["FINETUNED_FROM"] == str(checkpoint)
-    ape, shape = torch.load(checkpoint), torch.load(save / "checkpoint_last.pt")
-    assert shape["cfg"]["model"].arch == "transformer_shape_tiny"
-    for name, weights in ape["model"].items():
-        assert torch.equal(weights, shape["model"][name])
+    last = save / "checkpoint_last.pt"
+    assert torch.load(last)["cfg"]["model"].arch == "transformer_shape_tiny"
+    adapted = trained_weights(last)
+    for name, weights in trained_weights(checkpoint).items():
+        assert torch.equal(weights, adapted[name])
     other = out / "checkpoints/interpolate-shape-k10-seed1/average-2-at-4.pt"
     assert "is no APE model" in recipes.refused("adapt", other, DATA=out / "data", SAVE=save)
 
@@ -147,11 +149,11 @@ def test_an_ape_model_is_adapted_to_shape(recipes, small_experiment, tmp_path):
 def outcome(out: Path, cell: str) -> dict:
     """What an experiment comes to, without times: the same bit for bit however it got there."""
     result = json.loads((out / "results" / f"{cell}.json").read_text())
-    average = torch.load(next((out / "checkpoints" / cell).glob("average-2-*.pt")))
+    average = trained_weights(next((out / "checkpoints" / cell).glob("average-2-*.pt")))
     return {
         "bleu": result["bleu"],
         "hypotheses": result["hypotheses"],
-        "weights": {name: value.numpy().tobytes() for name, value in average["model"].items()},
+        "weights": {name: value.numpy().tobytes() for name, value in average.items()},
         "averaged": result["signature"]["averaged_updates"],
         "lengths": json.loads((out / "analysis" / "lengths.json").read_text())["result"],
     }

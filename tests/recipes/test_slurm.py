@@ -10,13 +10,13 @@ import time
 from pathlib import Path
 
 import pytest
-import torch
 
 import shape_fairseq.models  # noqa: F401 - lets torch load fairseq's checkpoints
 from shape_fairseq.experiment.description import Cluster as Options
 from shape_fairseq.experiment.jobs import Job
 from shape_fairseq.experiment.slurm import SlurmCluster as SlurmJobs
 from tests import processes
+from tests.recipes.checkpoints import trained_weights
 
 pytestmark = pytest.mark.slow
 DAEMONS = ("slurmctld", "slurmd", "munged")
@@ -164,8 +164,8 @@ def outcome(out: Path) -> dict:
     """The scores, translations and weights of SHAPE, without times."""
     cell = "interpolate-shape-k10-seed1"
     result = json.loads((out / "results" / f"{cell}.json").read_text())
-    average = torch.load(next((out / "checkpoints" / cell).glob("average-2-*.pt")))
-    weights = {name: value.numpy().tobytes() for name, value in average["model"].items()}
+    average = trained_weights(next((out / "checkpoints" / cell).glob("average-2-*.pt")))
+    weights = {name: value.numpy().tobytes() for name, value in average.items()}
     return {"bleu": result["bleu"], "hypotheses": result["hypotheses"], "weights": weights}
 
 
