@@ -6,7 +6,6 @@ import torch
 
 from shape_fairseq.compat import FAST_PATH_COPIES
 
-
 # fairseq 0.12.2 keeps copies of weights that it never trains, and a buffer that it never fills.
 UNTRAINED = (*FAST_PATH_COPIES, "_float_tensor")
 
