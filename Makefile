@@ -31,10 +31,10 @@ $(READY): setup.py setup.sh constraints.txt
 	@touch $@
 
 test: $(READY)  ## Run all tests
-	$(RUN) $(VENV)/bin/python -m pytest -n 2
+	$(RUN) $(VENV)/bin/python -m pytest -n 2 --dist loadgroup
 
 test-quick: $(READY)  ## Run all tests but the slow ones, in two minutes
-	$(RUN) $(VENV)/bin/python -m pytest -n 2 -m 'not slow'
+	$(RUN) $(VENV)/bin/python -m pytest -n 2 --dist loadgroup -m 'not slow'
 
 bench: $(READY)  ## Speed and memory of APE, SHAPE and RPE by length (BENCH="--lengths 27" for less)
 	$(RUN) $(VENV)/bin/python -m benchmarks $(BENCH)

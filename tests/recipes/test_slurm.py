@@ -18,7 +18,8 @@ from shape_fairseq.experiment.slurm import SlurmCluster as SlurmJobs
 from tests import processes
 from tests.recipes.checkpoints import trained_weights
 
-pytestmark = pytest.mark.slow
+# One cluster at a time: two would share the machine, and jobs would miss their time.
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("slurm")]
 DAEMONS = ("slurmctld", "slurmd", "munged")
 CONFIGURATION = """
 ClusterName=test
