@@ -2,7 +2,7 @@
 # Prepare anyone's parallel text, in any two languages.
 #
 #   bash data_prep/prepare_corpus.sh RAW-FOLDER OUT
-#   SOURCE_LANG=fr TARGET_LANG=cs bash data_prep/prepare_corpus.sh RAW-FOLDER OUT
+#   Example: SOURCE_LANG=fr TARGET_LANG=cs bash data_prep/prepare_corpus.sh texts data
 #
 # RAW-FOLDER holds train, valid and test in both languages, a sentence a line, plain or packed with
 # gzip: train.en train.de valid.en valid.de test.en test.de (or train.en.gz ...).

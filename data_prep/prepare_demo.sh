@@ -2,6 +2,7 @@
 # Make the demo corpus and its three settings: needs no download and takes about a minute.
 #
 #   bash data_prep/prepare_demo.sh OUT
+#   Example: TRAIN_PAIRS=2000 bash data_prep/prepare_demo.sh data
 #
 # Environment variables (with their defaults):
 #   TRAIN_PAIRS=20000  VALID_PAIRS=500  TEST_PAIRS=500

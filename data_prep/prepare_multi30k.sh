@@ -3,7 +3,7 @@
 #
 #   bash data_prep/prepare_multi30k.sh OUT            downloads 1.3 MB
 #   RAW=DIR bash data_prep/prepare_multi30k.sh OUT    takes {train,val,test_2016_flickr}.{en,de}.gz
-#   SOURCE_LANG=de TARGET_LANG=en bash data_prep/prepare_multi30k.sh OUT    German to English
+#   Example: SOURCE_LANG=de TARGET_LANG=en bash data_prep/prepare_multi30k.sh data
 #
 # Environment variables (with their defaults):
 #   BPE_MERGES=6000         joint BPE merges

@@ -6,6 +6,7 @@
 #     wmt16_en_de.tar.gz, the old preprocessed archive, used from the BPE-encoded text on; or
 #     training-parallel-{europarl-v7,commoncrawl,nc-v11}.tgz; and in both cases
 #     newstest{2010,...,2016}.{en,de}, where missing `sacrebleu --echo` supplies them
+#   Example: RAW=downloads bash data_prep/prepare_wmt16.sh data
 #
 # Environment variables (with their defaults):
 #   BPE_MERGES=32000        joint BPE merges
