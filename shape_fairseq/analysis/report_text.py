@@ -159,15 +159,12 @@ def scores(cells: list[Cells]) -> str:
     for of_data in cells:
         data = f" ({of_data.name})" if len(cells) > 1 else ""
         for setting in ordered(of_data.results)[0]:
-            members = {
-                variant_title(variant): [r.macro("test") for r in of_data.get(setting, variant)]
-                for variant in of_data.variants(setting)
-            }
-            means = {
-                title: statistics.fmean(bleu)
-                for title, bleu in members.items()
-                if bleu and None not in bleu
-            }
+            means = {}
+            for variant in of_data.variants(setting):
+                bleu = [result.macro("test") for result in of_data.get(setting, variant)]
+                known = [score for score in bleu if score is not None]
+                if known and len(known) == len(bleu):
+                    means[variant_title(variant)] = statistics.fmean(known)
             ranking = sorted(means, key=lambda title: -means[title])
             if ranking:
                 numbers = ", ".join(f"{title} {means[title]:.2f}" for title in ranking)
