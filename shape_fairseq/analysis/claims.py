@@ -128,8 +128,8 @@ def shift_invariance(runs: Runs) -> Verdict:
     sequences = len(results[0]["models"]["shape"]["sequences"])
     offsets = ", ".join(map(str, results[0]["offsets"]))
     measured = (
-        f"SHAPE {means['shape']:.3f}, APE {means['ape']:.3f} ({sequences} sequences, offsets"
-        f" {offsets})"
+        f"cosine: SHAPE {means['shape']:.3f}, APE {means['ape']:.3f} ({sequences} sequences,"
+        f" offsets {offsets})"
     )
     if sequences < FEWEST_ITEMS:
         return Verdict(f"{measured}; fewer than {FEWEST_ITEMS} sequences", UNDECIDED)

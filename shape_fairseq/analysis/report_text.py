@@ -60,8 +60,8 @@ SECTIONS = {
         {
             "token-scores": "The share of subwords to which the model that the title names first"
             " gives the higher probability: above 0.5 (orange) it is ahead, below (purple) the"
-            " other. To the right are later positions, upwards other frequencies in the training"
-            " data. n is the number of subwords. Right of the black line, if there is one, are"
+            " other. To the right are later positions, upwards subwords that are more frequent in"
+            " training. n is the number of subwords. Right of the black line, if there is one, are"
             " positions that do not occur in training.",
         },
     ),
@@ -167,11 +167,11 @@ def scores(cells: list[Cells]) -> str:
                     means[variant_title(variant)] = statistics.fmean(known)
             ranking = sorted(means, key=lambda title: -means[title])
             if ranking:
-                numbers = ", ".join(f"{title} {means[title]:.2f}" for title in ranking)
-                parts.append(f"on {setting.upper()}{data} {numbers}")
+                numbers = ", ".join(f"{title}\u00a0{means[title]:.2f}" for title in ranking)
+                parts.append(f"{setting.upper()}{data}: {numbers}")
     if not parts:
         return "No test set was scored as a whole."
-    return f"BLEU on the test set, the best first: {'; '.join(parts)}."
+    return f"BLEU on the test set, the best model first, was on {'; on '.join(parts)}."
 
 
 def counted(verdicts: list[Verdict]) -> str:

@@ -96,7 +96,8 @@ def test_the_first_sentences_say_what_was_compared_and_what_came_out(runs):
     assert first == [
         "APE and SHAPE were trained on EXTRAPOLATE for 10 updates with one seed, and translated the"
         " same test sets.",
-        "BLEU on the test set, the best first: on EXTRAPOLATE SHAPE (K=20) 80.00, APE 40.00.",
+        "BLEU on the test set, the best model first, was on EXTRAPOLATE: SHAPE (K=20)\u00a080.00,"
+        " APE\u00a040.00.",
         "Of 9 claims of the paper, 1 holds and 8 were not measured in these runs.",
     ]
     assert text.index("class=lead") < text.index("id=claims") < text.index("id=length-bleu")
