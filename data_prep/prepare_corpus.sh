@@ -14,7 +14,7 @@
 #   GROUP_SIZE=10           sentences in a sequence of INTERPOLATE
 #   SWAPPED_SAMPLE=1000     training sequences in the swapped set
 #   MAX_TOKENS=80           longest training pair in tokens
-#   MAX_POSITIONS=          as in data_prep/README.md
+#   MAX_POSITIONS=          as in docs/data.md
 
 SWAPPED_SAMPLE=${SWAPPED_SAMPLE:-1000}
 source "$(dirname "${BASH_SOURCE[0]}")/pipeline.sh"

@@ -13,7 +13,7 @@
 #   GROUP_SIZE=10           sentences in a sequence of INTERPOLATE
 #   SWAPPED_SAMPLE=500      training sequences in the swapped set
 #   SOURCE_LANG=en  TARGET_LANG=de    or the other way round
-#   MAX_POSITIONS=          as in data_prep/README.md
+#   MAX_POSITIONS=          as in docs/data.md
 
 SWAPPED_SAMPLE=${SWAPPED_SAMPLE:-500}
 source "$(dirname "${BASH_SOURCE[0]}")/pipeline.sh"

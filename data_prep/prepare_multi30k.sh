@@ -12,7 +12,7 @@
 #   SWAPPED_SAMPLE=1000     training sequences in the swapped set
 #   MAX_TOKENS=80           longest training pair in tokens
 #   SOURCE_LANG=en  TARGET_LANG=de    the direction, or other languages of Multi30k in RAW
-#   MAX_POSITIONS=          as in data_prep/README.md
+#   MAX_POSITIONS=          as in docs/data.md
 #   LOCK=FILE               other download addresses and checksums
 
 SWAPPED_SAMPLE=${SWAPPED_SAMPLE:-1000}

@@ -15,7 +15,7 @@
 #   SWAPPED_SAMPLE=10000    training sequences in the swapped set
 #   MAX_TOKENS=80           longest training pair in tokens
 #   SOURCE_LANG=en  TARGET_LANG=de    or the other way round
-#   MAX_POSITIONS=          as in data_prep/README.md
+#   MAX_POSITIONS=          as in docs/data.md
 #   LOCK=FILE               other download addresses and checksums
 
 source "$(dirname "${BASH_SOURCE[0]}")/pipeline.sh"

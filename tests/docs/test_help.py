@@ -1,15 +1,13 @@
 """Every --help has an example, and it is one: its options are right, and so are its paths."""
 
-import argparse
 import re
-import runpy
 import shlex
-import sys
 
 import pytest
 
 from shape_fairseq.__main__ import COMMANDS, GROUPS
 from tests import processes
+from tests.docs.parsing import Parsed, run_until_parsed
 
 TOP = processes.REPOSITORY
 
@@ -43,27 +41,6 @@ SCRIPTS = sorted(
 )
 # What they need besides DATA is made by a training: tests/recipes runs them after one.
 NEEDS_A_TRAINING = {"adapt.sh", "evaluate.sh"}
-
-
-class Parsed(Exception):
-    """Raised instead of what a command does after it has read its options."""
-
-
-def run_until_parsed(words: list[str], monkeypatch) -> None:
-    """Start a module with options and stop when they are read."""
-    parse = argparse.ArgumentParser.parse_args
-
-    def parse_and_stop(parser, arguments=None, namespace=None):
-        parsed = parse(parser, arguments, namespace)
-        # The first of two parsers of shape-fairseq knows only the name of the command.
-        if parser.prog == "shape-fairseq":
-            return parsed
-        raise Parsed
-
-    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parse_and_stop)
-    monkeypatch.setattr(sys, "argv", words)
-    monkeypatch.delitem(sys.modules, words[0], raising=False)
-    runpy.run_module(words[0], run_name="__main__", alter_sys=False)
 
 
 HELP: dict[str, str] = {}  # of every program, once it was asked for
