@@ -192,7 +192,7 @@ def with_marks(command: str):
     return pytest.param(command, marks=[pytest.mark.slow] if is_slow else [])
 
 
-@pytest.mark.parametrize("command", map(with_marks, dict.fromkeys(command for _, command in SHOWN)))
+@pytest.mark.parametrize("command", [with_marks(c) for c in dict.fromkeys(c for _, c in SHOWN)])
 def test_a_command_of_the_pages_works(command, clone, monkeypatch):
     way = how(command)
     if way is None:

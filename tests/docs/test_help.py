@@ -8,6 +8,7 @@ import pytest
 from shape_fairseq.__main__ import COMMANDS, GROUPS
 from tests import processes
 from tests.docs.parsing import Parsed, run_until_parsed
+from tests.docs.test_docs import PAGES
 
 TOP = processes.REPOSITORY
 
@@ -68,7 +69,7 @@ def with_marks(program: str):
     return pytest.param(program, marks=[pytest.mark.slow] if "benchmarks" in program else [])
 
 
-@pytest.mark.parametrize("program", map(with_marks, PROGRAMS))
+@pytest.mark.parametrize("program", [with_marks(program) for program in PROGRAMS])
 def test_the_example_of_a_command_has_the_right_options(program, monkeypatch, capsys):
     example = example_in(help_of(program, monkeypatch, capsys))
     assert example == program or example.startswith(f"{program} ")
@@ -80,14 +81,15 @@ def test_the_example_of_a_command_has_the_right_options(program, monkeypatch, ca
 
 @pytest.mark.slow
 def test_examples_name_what_the_demo_leaves(monkeypatch, capsys):
-    """After `make demo` they can be pasted."""
+    """After `make demo` those of the help and of the pages can be pasted."""
     demo = processes.shape_fairseq("experiment", TOP / "recipes" / "demo.toml", "--dry-run").stdout
     trainings = {f"{name}/" for name in re.findall(r"runs/demo/checkpoints/[\w-]+", demo)}
     assert trainings
-    for program in PROGRAMS:
-        example = example_in(help_of(program, monkeypatch, capsys))
-        for name in re.findall(r"runs/demo/checkpoints/[\w-]+(?=[/ ])", example):
-            assert any(training.startswith(name) for training in trainings), example
+    pages = [page.read_text(encoding="utf-8") for page in PAGES]
+    examples = [example_in(help_of(program, monkeypatch, capsys)) for program in PROGRAMS]
+    for text in pages + examples:
+        for name in re.findall(r"runs/demo/checkpoints/[\w-]+", text):
+            assert any(training.startswith(name) for training in trainings), name
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
