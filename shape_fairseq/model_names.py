@@ -43,6 +43,11 @@ def model_named(name: str) -> Model:
     return MODELS[name]
 
 
+def key_of(option: str) -> str:
+    """--max-shift is max_shift in an experiment file."""
+    return option.strip("-").replace("-", "_")
+
+
 def variable_of(option: str) -> str:
     """--max-shift is MAX_SHIFT in the environment and in recipe.txt."""
-    return option.strip("-").replace("-", "_").upper()
+    return key_of(option).upper()

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from .. import data_folder
 from ..errors import UserError
-from ..model_names import MODELS
+from ..model_names import MODELS, key_of
 from ..search import Search
 from .variables import shell_words
 
@@ -65,8 +65,23 @@ class Corpus:
     max_positions: int | None = key(None, "longest sequence to validate and test on, subwords", 1)
 
 
+ModelOptions = dataclasses.make_dataclass(
+    "ModelOptions",
+    [
+        (
+            key_of(option),
+            type(default) | None,
+            key(None, f"{model.title}'s {option} ({default})", 0),
+        )
+        for model in MODELS.values()
+        for option, default in model.options.items()
+    ],
+    frozen=True,
+)
+
+
 @dataclass(frozen=True)
-class Cell:
+class Cell(ModelOptions):  # type: ignore[misc, valid-type]
     """The trainings on one setting."""
 
     updates: int | None = key(None, "updates of a training", 1)
@@ -112,7 +127,7 @@ class Translation:
 
 @dataclass(frozen=True)
 class Analysis:
-    """The figures and tables besides BLEU; they take the models of the first seed."""
+    """The figures and tables besides BLEU; length-bleu takes all seeds, the others the first."""
 
     names: list[str] | None = key(None, "which analyses (all that suit)", choices=ANALYSES)
     swapped_sequences: int = key(500, "sequences in which sentences are swapped", 1)

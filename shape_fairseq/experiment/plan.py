@@ -9,7 +9,7 @@ from pathlib import Path
 from ..data_folder import SETTINGS, SUBSETS, SWAPPED
 from ..errors import UserError
 from ..evaluation.training_folder import COMPLETED_UPDATES, LOG, average_name, result_name
-from ..model_names import MODELS, variable_of
+from ..model_names import MODELS, key_of, variable_of
 from . import evaluate, training
 from .description import ANALYSES, Experiment
 from .jobs import Job
@@ -155,8 +155,12 @@ class Plan:
             variables["MAX_TOKENS"] = options.max_tokens
         if options.saves:
             variables["SAVE_EVERY"] = -(-parts.updates // options.saves)
-        if model == "shape":
-            variables["MAX_SHIFT"] = parts.max_shift if shift is None else shift
+        for option in MODELS[model].options:
+            value = getattr(parts, key_of(option))
+            if value is not None:
+                variables[variable_of(option)] = value
+        if shift is not None:
+            variables["MAX_SHIFT"] = shift
         variables["EXTRA"] = shlex.join(self._extra(setting))
         title = MODELS[model].title
         if shift is not None:
@@ -268,16 +272,18 @@ class Plan:
         return not lacking
 
     def _analyse_setting(self, name: str, setting: str) -> None:
-        """The models of the first seed side by side."""
-        seed, options = self.experiment.seeds_of(setting)[0], self.experiment.analysis
+        """The models side by side: scores of all seeds, otherwise the first."""
+        seeds, options = self.experiment.seeds_of(setting), self.experiment.analysis
         models = self.experiment.models_of(setting)
         if name in COMPARE_SHAPE_WITH_APE:
             models = [model for model in models if model in ("ape", "shape")]
-        cells = {model: self.cell(setting, model, seed) for model in models}
+        cells = {model: self.cell(setting, model, seeds[0]) for model in models}
+        needed = list(cells.values())
         if name == "curves":
-            words = [*map(self.save, cells.values())]
+            words = [*map(self.save, needed)]
         elif name == "length-bleu":
-            words = [*map(self.result, cells.values())]
+            needed = [self.cell(setting, model, seed) for seed in seeds for model in models]
+            words = [*map(self.result, needed)]
         else:
             words = [f"{model}={self.average(setting, cell)}" for model, cell in cells.items()]
         if name in ("speed", "similarity", "token-scores"):
@@ -294,7 +300,7 @@ class Plan:
         if name != "curves":
             words += ["--data", self.data]
         kind = "train" if name == "curves" else "evaluate"
-        needs = [f"{kind}-{cell}" for cell in cells.values()]
+        needs = [f"{kind}-{cell}" for cell in needed]
         title = f"{ANALYSIS_TITLES[name]}, {setting.upper()}"
         self._add_analysis(name, setting, words, title, needs)
 
