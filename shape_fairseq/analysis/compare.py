@@ -40,11 +40,9 @@ def side_by_side(scores: Results, speeds: Results) -> Table:
                 else MISSING
                 for model in models
             ]
-            seeds = {len(member["seeds"][part]) for member in result["models"].values()}
-            notes.append(
-                f"{title}: BLEU of {result['sequences'][part]:,} sequences,"
-                f" {' to '.join(map(str, sorted({min(seeds), max(seeds)})))} seed(s)."
-            )
+            counts = sorted({len(member["seeds"][part]) for member in result["models"].values()})
+            seeds = " or ".join(map(str, counts)) + (" seed" if counts == [1] else " seeds")
+            notes.append(f"{title}: BLEU of {result['sequences'][part]:,} sequences, {seeds}.")
     for setting, result in speeds.items():
         measured = [result["models"].get(model) for model in models]
         columns[f"Training, {setting.upper()}"] = [
@@ -88,7 +86,7 @@ def told_apart(result: dict, part: str, title: str) -> Table:
         "BLEU of the row minus that of the column. * more than chance: p < 0.05 after Holm's"
         f" correction for {len(pairs)} pairs ({methods}).",
         f"So {len(certain)} of {len(pairs)} pairs are told apart; without the correction {alone}"
-        f" would be, of which chance makes up to {CHANCE * len(pairs):.0f}.",
+        f" would be, where chance alone makes about {CHANCE * len(pairs):.1f}.",
     ]
     header = ["", *map(label_title, labels[:-1])]
     return Table(f"Which are told apart: {title}", header, rows[1:], notes)
