@@ -77,6 +77,7 @@ def told_apart(result: dict, part: str, title: str) -> Table:
             return ""
         return f"{pairs[label, other].value:+.2f}" + ("*" if (label, other) in certain else "")
 
+    better = {pair if pairs[pair].value > 0 else pair[::-1] for pair in certain}
     rows = [
         [label_title(label), *(cell(label, other) for other in labels[:-1])] for label in labels
     ]
@@ -88,6 +89,9 @@ def told_apart(result: dict, part: str, title: str) -> Table:
         f"So {len(certain)} of {len(pairs)} pairs are told apart; without the correction {alone}"
         f" would be, where chance alone makes about {CHANCE * len(pairs):.1f}.",
     ]
+    for label in labels:
+        if worse := [label_title(other) for other in labels if (label, other) in better]:
+            notes.append(f"{label_title(label)} is better than {', '.join(worse)}.")
     header = ["", *map(label_title, labels[:-1])]
     return Table(f"Which are told apart: {title}", header, rows[1:], notes)
 

@@ -60,6 +60,7 @@ def test_models_that_differ_are_told_apart_and_equal_ones_are_not(compared, caps
     assert rope[1] == shape[1] and rope[2] == "+0.00"
     assert "for 3 pairs (3 and 3 seeds)" in untrained[5]
     assert untrained[6].startswith("So 2 of 3 pairs are told apart")
+    assert untrained[7:] == ["SHAPE is better than APE.", "RoPE is better than APE."]
 
 
 def test_what_chance_makes_of_many_pairs_is_corrected(compared, capsys):
