@@ -23,6 +23,7 @@ COMMANDS = {
     "curves": (".analysis.curves", "appendix E: validation perplexity while training"),
     "lengths": (".analysis.lengths", "appendix A: the distribution of sequence lengths"),
     "speed": (".analysis.speed", "table 6: training and generation speed side by side"),
+    "compare": (".analysis.compare", "all models side by side, and which are told apart"),
     "report": (".analysis.report", "one HTML page with the paper's claims and all of the above"),
     "export": (".production.export", "write a stock fairseq checkpoint or a CTranslate2 model"),
     "translate": (".production.translate", "translate raw text with an exported model"),

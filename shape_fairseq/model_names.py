@@ -45,7 +45,7 @@ def model_named(name: str) -> Model:
 
 
 def key_of(option: str) -> str:
-    """--max-shift is max_shift in an experiment file."""
+    """--max-shift is max_shift in an experiment file and in fairseq's namespaces."""
     return option.strip("-").replace("-", "_")
 
 

@@ -38,14 +38,19 @@ class Swap(TypedDict):
     models: dict[str, SwapOfModel]
 
 
+Part = str  # all, trained or untrained lengths
+
+
 class LengthBLEUOfModel(TypedDict):
-    all: float | None
-    untrained: float | None
-    untrained_difference: dict[str, Any] | None  # to APE: the fields of bootstrap.Difference
+    seeds: dict[Part, list[float]]  # BLEU of each seed; none of a part without sequences
+    # To the models before this one, of which APE is the first: the fields of bootstrap.Difference.
+    differences: dict[Part, dict[str, dict[str, Any]]]
 
 
 class LengthBLEU(TypedDict):
-    sequences: dict[str, int]
+    setting: str
+    trained_length: int | None
+    sequences: dict[Part, int]
     models: dict[str, LengthBLEUOfModel]
 
 
