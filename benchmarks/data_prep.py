@@ -24,6 +24,7 @@ from pathlib import Path
 
 from data_prep.binarize import binarize, build_dictionary
 from data_prep.settings import make_all
+from shape_fairseq.command_line import Parser
 from shape_fairseq.files import read_lines
 from shape_fairseq.parallel import available_cores
 from shape_fairseq.text.bpe import apply, count_words, learn
@@ -231,10 +232,11 @@ def measure_memory(scratch: Path, raw: Path, lines: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m benchmarks.data_prep",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
+        example="--raw runs/demo/data/raw --lines 2000 --rounds 1",
     )
     parser.add_argument("--raw", required=True, type=Path)
     parser.add_argument("--lines", type=int, default=29_000)

@@ -10,7 +10,6 @@ compares implementations under the same assumptions. `make bench` on a GPU measu
     python -m benchmarks.gpu_cost --resources    # registers and shared memory of the kernels
 """
 
-import argparse
 import dataclasses
 import json
 import re
@@ -29,6 +28,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
 from benchmarks import speed
+from shape_fairseq.command_line import Parser
 from shape_fairseq.errors import run
 from shape_fairseq.evaluation.table import Table
 from shape_fairseq.modules import blockwise_attention, fused_attention, relative_attention
@@ -390,7 +390,11 @@ def resources(
 
 def main(arguments: list[str] | None = None) -> None:
     """Count what a training step of APE and RPE costs on a GPU, and estimate its time."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu_cost", description=main.__doc__)
+    parser = Parser(
+        prog="python -m benchmarks.gpu_cost",
+        description=main.__doc__,
+        example="--tokens 4096",
+    )
     parser.add_argument("--tokens", type=int, default=4096, help="in a batch")
     parser.add_argument(
         "--launch",

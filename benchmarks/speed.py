@@ -28,6 +28,7 @@ from benchmarks.lookup_attention import LookupMultiheadAttention, lookup_attenti
 from shape_fairseq.analysis import base, figures
 from shape_fairseq.analysis.compute.models import choose_device
 from shape_fairseq.analysis.compute.speed import Step, in_turns, peak_memory, summarize
+from shape_fairseq.command_line import Parser
 from shape_fairseq.errors import run
 from shape_fairseq.evaluation.results import versions
 from shape_fairseq.evaluation.table import Table
@@ -485,7 +486,11 @@ def growth(cells: dict[str, dict[int, dict]]) -> Iterator[str]:
 
 def main(arguments: list[str] | None = None, estimate: Estimate | None = None) -> None:
     """Compare the speed and memory of all models at growing lengths."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.speed", description=main.__doc__)
+    parser = Parser(
+        prog="python -m benchmarks.speed",
+        description=main.__doc__,
+        example="--tiny --levels training --lengths 27 --turns 1 --out speed",
+    )
     parser.add_argument(
         "--out",
         type=Path,

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from sacrebleu.metrics import BLEU
 
+from shape_fairseq.command_line import Parser
 from shape_fairseq.files import read_lines
 from shape_fairseq.parallel import available_cores
 from shape_fairseq.search import Search
@@ -171,10 +172,12 @@ def report(model: str, measured: dict, reference: list[str]) -> list[dict]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m benchmarks.translation",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
+        example="--data runs/demo/data --setting extrapolate --sentences 50 \\\n"
+        "    ape=runs/demo/checkpoints/extrapolate-ape-seed1/checkpoint_last.pt",
     )
     parser.add_argument("models", nargs="+", metavar="NAME=CHECKPOINT")
     parser.add_argument("--data", required=True, type=Path)

@@ -1,12 +1,12 @@
 """Data-bins for fairseq: one joint dictionary, the same in every setting, and named subsets."""
 
-import argparse
 import logging
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from shape_fairseq.command_line import Parser
 from shape_fairseq.data_folder import subset_names
 from shape_fairseq.errors import UserError, run
 from shape_fairseq.files import PARTIAL, atomic_directory, atomic_outputs, count_lines
@@ -145,7 +145,11 @@ def check_subset(folder: Path, text: Path, name: str, langs: tuple[str, str]) ->
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m data_prep.binarize", description=__doc__)
+    parser = Parser(
+        prog="python -m data_prep.binarize",
+        description=__doc__,
+        example="--text runs/demo/data/text --dictionary runs/demo/data/dict.txt --output bins",
+    )
     parser.add_argument(
         "--text",
         required=True,

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from data_prep.settings import write_pairs
-from shape_fairseq.command_line import positive
+from shape_fairseq.command_line import Parser, positive
 from shape_fairseq.errors import run
 
 log = logging.getLogger(__name__)
@@ -338,8 +338,10 @@ def generate(seed: int, nesting: float = 1.0) -> Iterator[tuple[str, str]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m data_prep.demo_corpus", description=__doc__.splitlines()[0]
+    parser = Parser(
+        prog="python -m data_prep.demo_corpus",
+        description=__doc__.splitlines()[0],
+        example="--output corpus --train 1000",
     )
     parser.add_argument("--output", required=True, type=Path, metavar="DIR")
     parser.add_argument("--train", type=positive, default=20_000, help="default: %(default)s")

@@ -1,6 +1,5 @@
 """Downloads that resume, show their progress and are checked against a lock file."""
 
-import argparse
 import http.client
 import json
 import logging
@@ -13,6 +12,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from shape_fairseq.command_line import Parser
 from shape_fairseq.errors import UserError, run
 from shape_fairseq.files import PARTIAL, sha256
 
@@ -119,7 +119,11 @@ def fetch(name: str, lock: Path, folder: Path, pause: float = 2.0) -> Path:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m data_prep.download", description=__doc__)
+    parser = Parser(
+        prog="python -m data_prep.download",
+        description=__doc__,
+        example="--lock data_prep/multi30k.lock.json --output download --list",
+    )
     parser.add_argument("names", nargs="*", metavar="NAME", help="default: all of the lock file")
     parser.add_argument("--lock", required=True, type=Path)
     parser.add_argument("--output", required=True, type=Path, metavar="DIR")

@@ -2,7 +2,7 @@
 # Prepare anyone's parallel text, in any two languages.
 #
 #   bash data_prep/prepare_corpus.sh RAW-FOLDER OUT
-#   SOURCE_LANG=fr TARGET_LANG=cs bash data_prep/prepare_corpus.sh RAW-FOLDER OUT
+#   Example: SOURCE_LANG=fr TARGET_LANG=cs bash data_prep/prepare_corpus.sh texts data
 #
 # RAW-FOLDER holds train, valid and test in both languages, a sentence a line, plain or packed with
 # gzip: train.en train.de valid.en valid.de test.en test.de (or train.en.gz ...).
@@ -14,7 +14,7 @@
 #   GROUP_SIZE=10           sentences in a sequence of INTERPOLATE
 #   SWAPPED_SAMPLE=1000     training sequences in the swapped set
 #   MAX_TOKENS=80           longest training pair in tokens
-#   MAX_POSITIONS=          as in data_prep/README.md
+#   MAX_POSITIONS=          as in docs/data.md
 
 SWAPPED_SAMPLE=${SWAPPED_SAMPLE:-1000}
 source "$(dirname "${BASH_SOURCE[0]}")/pipeline.sh"

@@ -2,6 +2,7 @@
 # Make the demo corpus and its three settings: needs no download and takes about a minute.
 #
 #   bash data_prep/prepare_demo.sh OUT
+#   Example: TRAIN_PAIRS=2000 bash data_prep/prepare_demo.sh data
 #
 # Environment variables (with their defaults):
 #   TRAIN_PAIRS=20000  VALID_PAIRS=500  TEST_PAIRS=500
@@ -12,7 +13,7 @@
 #   GROUP_SIZE=10           sentences in a sequence of INTERPOLATE
 #   SWAPPED_SAMPLE=500      training sequences in the swapped set
 #   SOURCE_LANG=en  TARGET_LANG=de    or the other way round
-#   MAX_POSITIONS=          as in data_prep/README.md
+#   MAX_POSITIONS=          as in docs/data.md
 
 SWAPPED_SAMPLE=${SWAPPED_SAMPLE:-500}
 source "$(dirname "${BASH_SOURCE[0]}")/pipeline.sh"

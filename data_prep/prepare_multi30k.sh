@@ -3,7 +3,7 @@
 #
 #   bash data_prep/prepare_multi30k.sh OUT            downloads 1.3 MB
 #   RAW=DIR bash data_prep/prepare_multi30k.sh OUT    takes {train,val,test_2016_flickr}.{en,de}.gz
-#   SOURCE_LANG=de TARGET_LANG=en bash data_prep/prepare_multi30k.sh OUT    German to English
+#   Example: SOURCE_LANG=de TARGET_LANG=en bash data_prep/prepare_multi30k.sh data
 #
 # Environment variables (with their defaults):
 #   BPE_MERGES=6000         joint BPE merges
@@ -12,7 +12,7 @@
 #   SWAPPED_SAMPLE=1000     training sequences in the swapped set
 #   MAX_TOKENS=80           longest training pair in tokens
 #   SOURCE_LANG=en  TARGET_LANG=de    the direction, or other languages of Multi30k in RAW
-#   MAX_POSITIONS=          as in data_prep/README.md
+#   MAX_POSITIONS=          as in docs/data.md
 #   LOCK=FILE               other download addresses and checksums
 
 SWAPPED_SAMPLE=${SWAPPED_SAMPLE:-1000}

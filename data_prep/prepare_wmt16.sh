@@ -6,6 +6,7 @@
 #     wmt16_en_de.tar.gz, the old preprocessed archive, used from the BPE-encoded text on; or
 #     training-parallel-{europarl-v7,commoncrawl,nc-v11}.tgz; and in both cases
 #     newstest{2010,...,2016}.{en,de}, where missing `sacrebleu --echo` supplies them
+#   Example: RAW=downloads bash data_prep/prepare_wmt16.sh data
 #
 # Environment variables (with their defaults):
 #   BPE_MERGES=32000        joint BPE merges
@@ -14,7 +15,7 @@
 #   SWAPPED_SAMPLE=10000    training sequences in the swapped set
 #   MAX_TOKENS=80           longest training pair in tokens
 #   SOURCE_LANG=en  TARGET_LANG=de    or the other way round
-#   MAX_POSITIONS=          as in data_prep/README.md
+#   MAX_POSITIONS=          as in docs/data.md
 #   LOCK=FILE               other download addresses and checksums
 
 source "$(dirname "${BASH_SOURCE[0]}")/pipeline.sh"

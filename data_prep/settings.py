@@ -1,13 +1,12 @@
 """The paper's dataset settings, made from any BPE-encoded parallel text."""
 
-import argparse
 import logging
 import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from shape_fairseq.command_line import positive
+from shape_fairseq.command_line import Parser, positive
 from shape_fairseq.data_folder import SETTINGS, subset_names
 from shape_fairseq.errors import UserError, run
 from shape_fairseq.files import atomic_directory, atomic_outputs, read_pairs
@@ -182,7 +181,11 @@ def make_swapped(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m data_prep.settings", description=__doc__)
+    parser = Parser(
+        prog="python -m data_prep.settings",
+        description=__doc__,
+        example="all --input runs/demo/data/encoded --output settings --limit 12",
+    )
     commands = parser.add_subparsers(dest="command", required=True, metavar="SETTING")
     for setting, what in {
         "vanilla": "the text as it is",

@@ -3,28 +3,47 @@
 python docs/draw_idea.py
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 WORDS = ("A", "dog", "runs", "home", ".")
-BOX, GAP, HEIGHT, MARGIN = 58, 8, 30, 24
+BOX, GAP, HEIGHT, MARGIN = 47, 6, 30, 16
 PANEL = len(WORDS) * (BOX + GAP) - GAP
-WIDTH, TOTAL_HEIGHT = 3 * PANEL + 2 * 2 * MARGIN + 2 * MARGIN, 216
+WIDTH, TOTAL_HEIGHT = 3 * PANEL + 2 * 2 * MARGIN + 2 * MARGIN, 220
 QUERY = 2  # the word from which RPE counts in the drawing
 # Okabe and Ito's colours, as in all figures of the project.
 COLOURS = {"ape": "#0072B2", "rpe": "#009E73", "shape": "#D55E00"}
 STYLE = """
 text { font: 14px system-ui, sans-serif; fill: #1f2328; text-anchor: middle; }
 .title { font-weight: 600; font-size: 17px; }
-.small { font-size: 12.5px; fill: #57606a; }
+.name { font-weight: 600; font-size: 15px; }
+.small { font-size: 13px; fill: #57606a; }
+.page { fill: #ffffff; }
 .on { fill: #ffffff; font-weight: 600; }
 .word { fill: #eaeef2; stroke: #8c959f; }
 .arc { fill: none; stroke-width: 1.8; }
+.line { fill: none; stroke: #57606a; stroke-width: 1.8; }
+.tip { fill: #57606a; }
 @media (prefers-color-scheme: dark) {
   text { fill: #e6edf3; } .small { fill: #9198a1; } .on { fill: #ffffff; }
-  .word { fill: #262c36; stroke: #656c76; }
+  .word { fill: #262c36; stroke: #656c76; } .page { fill: #0d1117; }
+  .line { stroke: #9198a1; } .tip { fill: #9198a1; }
 }
 """
+
+
+def document(width: float, height: float, label: str, parts: Iterable[str]) -> str:
+    """A drawing with a page of its own: a reader's light or dark may not be the browser's."""
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}"'
+            f' role="img" aria-label="{label}">',
+            f"<style>{STYLE}</style>",
+            f'<rect width="{width}" height="{height}" rx="10" class="page"/>',
+            *parts,
+            "</svg>\n",
+        ]
+    )
 
 
 def text(x: float, y: float, content: str, kind: str = "") -> str:
@@ -67,7 +86,7 @@ def relative(left: float, colour: str) -> Iterator[str]:
             yield f'<path d="{path}" class="arc" stroke="{colour}"/>'
         yield box(x - BOX / 2, 122, label, colour)
     for line, note in enumerate(
-        ("Attention learns a vector for each distance.", "Invariant to shifts; costs more time.")
+        ("A learned vector for each distance.", "A shift changes nothing; slower.")
     ):
         yield text(left + PANEL / 2, 182 + 20 * line, note, "small")
 
@@ -80,7 +99,7 @@ def drawing() -> str:
             "APE: absolute",
             ("1", "2", "3", "4", "5"),
             COLOURS["ape"],
-            ("Each position has its own vector.", "Positions never seen in training are unknown."),
+            ("Each position has its own vector.", "Untrained positions are unknown."),
         ),
         *relative(lefts[1], COLOURS["rpe"]),
         *absolute(
@@ -88,22 +107,11 @@ def drawing() -> str:
             "SHAPE: shifted absolute",
             ("k+1", "k+2", "k+3", "k+4", "k+5"),
             COLOURS["shape"],
-            (
-                "Training draws k from 0 to K for each sequence.",
-                "Invariant to shifts; costs nothing.",
-            ),
+            ("A random k for each training sequence.", "A shift changes little; no slower."),
         ),
     ]
     label = "APE adds positions 1 to 5 to the words, RPE sees distances, SHAPE adds k+1 to k+5."
-    return "\n".join(
-        [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {TOTAL_HEIGHT}"'
-            f' role="img" aria-label="{label}">',
-            f"<style>{STYLE}</style>",
-            *parts,
-            "</svg>\n",
-        ]
-    )
+    return document(WIDTH, TOTAL_HEIGHT, label, parts)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Make a SHAPE model of a finished APE model: fine-tune it with shifted positions.
 #
-#   DATA=FOLDER bash recipes/adapt.sh CHECKPOINT      such as SAVE/average-10-at-200000.pt
+#   DATA=FOLDER bash recipes/adapt.sh CHECKPOINT
+#   Example: DATA=data bash recipes/adapt.sh checkpoints/vanilla-ape-seed1/average-10-at-200000.pt
 #
 # The recipe.txt beside CHECKPOINT tells its setting, size and options, which stay as they are. On the
 # demo a third of the updates brings most of what training from scratch does. The result has the name of

@@ -2,6 +2,7 @@
 # Evaluate a training: average its last 10 checkpoints, translate, score with sacreBLEU.
 #
 #   DATA=FOLDER bash recipes/evaluate.sh SAVE      SAVE: the folder of a training
+#   Example: DATA=data bash recipes/evaluate.sh checkpoints/vanilla-shape-seed1
 #
 # Writes RESULTS/SETTING-MODEL[-kK]-seedSEED.json for `shape-fairseq tables RESULTS/*.json`. Run the
 # same command again to go on after an interruption. Environment variables (with their defaults):

@@ -2,6 +2,7 @@
 # Train on EXTRAPOLATE, pairs of at most 50 subwords (table 2, second block).
 #
 #   DATA=FOLDER bash recipes/extrapolate.sh MODEL      MODEL: ape, shape, rpe, rope, alibi, ...
+#   Example: DATA=data bash recipes/extrapolate.sh shape
 #
 # Run the same command again to go on after an interruption. Environment variables:
 #   DATA                 the folder that data_prep/prepare_*.sh made

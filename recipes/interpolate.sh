@@ -2,6 +2,7 @@
 # Train on INTERPOLATE, ten sentences joined with <sep> (table 2, third block).
 #
 #   DATA=FOLDER bash recipes/interpolate.sh MODEL      MODEL: ape, shape, rpe, rope, alibi, ...
+#   Example: DATA=data bash recipes/interpolate.sh shape
 #
 # Run the same command again to go on after an interruption. Environment variables:
 #   DATA                 the folder that data_prep/prepare_*.sh made

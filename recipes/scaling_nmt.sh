@@ -2,6 +2,7 @@
 # Train with fairseq's own scaling_nmt recipe on VANILLA (appendix F, table 7).
 #
 #   DATA=FOLDER bash recipes/scaling_nmt.sh MODEL      MODEL: ape, shape, rpe, rope, alibi, ...
+#   Example: DATA=data bash recipes/scaling_nmt.sh shape
 #
 # Environment variables as in recipes/vanilla.sh, with other defaults: MAX_TOKENS=3584,
 # BATCH_TOKENS=458752 (8 GPUs with --update-freq 16), UPDATES=50000, SAVE_EVERY=1250.

@@ -2,6 +2,7 @@
 # Tune SHAPE's maximum shift K on validation BLEU, as in appendix B.
 #
 #   DATA=FOLDER bash recipes/tune_max_shift.sh
+#   Example: DATA=data SHIFTS="20 40 100" bash recipes/tune_max_shift.sh
 #
 # Trains and evaluates one model for each K, then reports the best. Run the same command again to go
 # on after an interruption. Environment variables (with their defaults), besides those of the

@@ -2,6 +2,7 @@
 # Train on VANILLA, the whole of WMT'16 English-German (table 2, first block).
 #
 #   DATA=FOLDER bash recipes/vanilla.sh MODEL      MODEL: ape, shape, rpe, rope, alibi, ...
+#   Example: DATA=data bash recipes/vanilla.sh shape
 #
 # Run the same command again to go on after an interruption. Environment variables:
 #   DATA                 the folder that data_prep/prepare_*.sh made

@@ -5,7 +5,16 @@ import sys
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse's parser, which answers a mistake with one line instead of a page of usage."""
+    """argparse's parser with an example, which answers a mistake with one line, not with a page."""
+
+    def __init__(self, *arguments, example: str | None = None, **options):
+        """`example` is what may follow the command's name."""
+        super().__init__(*arguments, **options)
+        self.example = example
+
+    def format_help(self) -> str:
+        example = "" if self.example is None else f"\nexample:\n  {self.prog} {self.example}\n"
+        return super().format_help() + example
 
     def error(self, message: str):
         sys.stderr.write(f"error: {message} ({self.prog} --help shows all options)\n")

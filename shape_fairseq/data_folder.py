@@ -153,7 +153,11 @@ def read_text(path: Path) -> list[str]:
 
 
 def main() -> None:
-    parser = Parser(prog="python -m shape_fairseq.data_folder", description=__doc__.split("\n")[0])
+    parser = Parser(
+        prog="python -m shape_fairseq.data_folder",
+        description=__doc__.split("\n")[0],
+        example="languages runs/demo/data",
+    )
     parser.add_argument("what", choices=("hash", "languages", "subsets"))
     parser.add_argument("data", type=Path, help="the folder that data_prep made")
     args = parser.parse_args()

@@ -18,11 +18,17 @@ class Search:
     max_len_b: int = 50
 
     @classmethod
-    def add_options(cls, parser: argparse._ActionsContainer) -> None:
-        """Add --beam, --lenpen, --max-len-a and --max-len-b to a parser or to a group of it."""
+    def add_options(cls, parser: argparse._ActionsContainer, default: str = "") -> None:
+        """Add --beam, --lenpen, --max-len-a and --max-len-b to a parser or to a group of it.
+
+        `default` tells in words where the values come from; what is not given is then None.
+        """
         for field in dataclasses.fields(cls):
             parser.add_argument(
-                option_of(field.name), type=field.type, default=field.default, help=HELP[field.name]
+                option_of(field.name),
+                type=field.type,
+                default=None if default else field.default,
+                help=f"{HELP[field.name]} (default: {default or '%(default)s'})",
             )
 
     @classmethod
@@ -40,10 +46,10 @@ class Search:
 
 
 HELP = {
-    "beam": "width of the beam (default: %(default)s)",
-    "lenpen": "length penalty (default: %(default)s)",
-    "max_len_a": "a translation is at most a * source + b subwords long (default: %(default)s)",
-    "max_len_b": "default: %(default)s",
+    "beam": "width of the beam",
+    "lenpen": "length penalty",
+    "max_len_a": "a translation is at most a * source + b subwords long: a",
+    "max_len_b": "b of the same",
 }
 
 

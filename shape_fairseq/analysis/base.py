@@ -46,9 +46,13 @@ def offset(text: str) -> int:
     return int(text)
 
 
-def command(name: str, description: str | None) -> Parser:
-    """The parser of an analysis, with the option that all have."""
-    parser = Parser(prog=f"shape-fairseq {name}", description=description)
+def command(name: str, description: str | None, example: str) -> Parser:
+    """The parser of an analysis, with the option that all have, and an example on the demo."""
+    parser = Parser(
+        prog=f"shape-fairseq {name}",
+        description=description,
+        example=example,
+    )
     parser.add_argument(
         "--out", type=Path, required=True, metavar="DIR", help=f"gets {name}.json, .png and .svg"
     )

@@ -42,6 +42,7 @@ class Claim:
 
     sentence: str
     source: str  # in the paper
+    section: str  # of the report: where the figure or table is that shows it
     papers_number: str
     criterion: str
     small_run: str  # why a small run may not show it
@@ -127,8 +128,8 @@ def shift_invariance(runs: Runs) -> Verdict:
     sequences = len(results[0]["models"]["shape"]["sequences"])
     offsets = ", ".join(map(str, results[0]["offsets"]))
     measured = (
-        f"SHAPE {means['shape']:.3f}, APE {means['ape']:.3f} ({sequences} sequences, offsets"
-        f" {offsets})"
+        f"cosine: SHAPE {means['shape']:.3f}, APE {means['ape']:.3f} ({sequences} sequences,"
+        f" offsets {offsets})"
     )
     if sequences < FEWEST_ITEMS:
         return Verdict(f"{measured}; fewer than {FEWEST_ITEMS} sequences", UNDECIDED)
@@ -376,6 +377,7 @@ CLAIMS = (
     Claim(
         "SHAPE learns to be shift invariant, APE does not.",
         "figure 2",
+        "similarity",
         "SHAPE “almost always 1.0”, APE not",
         "Mean cosine of the last encoder layer's states between different offsets: at least"
         f" {INVARIANT} for SHAPE and less for APE, sequences resampled{CERTAIN}.",
@@ -386,6 +388,7 @@ CLAIMS = (
     Claim(
         "Moving a sentence costs SHAPE less than APE.",
         "table 1",
+        "swap",
         f"{_drop('shape')}; {_drop('ape')}",
         "BLEU of Y1' lost when X1 is moved to the end is less for SHAPE, paired bootstrap over the"
         f" sequences{CERTAIN}; judged only if both have at least {LOWEST_BLEU} BLEU in the original"
@@ -396,6 +399,7 @@ CLAIMS = (
     Claim(
         "SHAPE extrapolates better than APE.",
         "figure 3, EXTRAPOLATE",
+        "length-bleu",
         f"a figure; all of test: {_gain('extrapolate')}",
         "BLEU of all sentences longer than any in training is higher for SHAPE, paired bootstrap"
         f" or spread of the seeds{CERTAIN}.",
@@ -405,6 +409,7 @@ CLAIMS = (
     Claim(
         "RPE extrapolates better than APE.",
         "figure 3, EXTRAPOLATE",
+        "length-bleu",
         f"a figure; all of test: {_gain('extrapolate', 'rpe')}",
         "BLEU of all sentences longer than any in training is higher for RPE, paired bootstrap"
         f" or spread of the seeds{CERTAIN}.",
@@ -414,6 +419,7 @@ CLAIMS = (
     Claim(
         "SHAPE's training is as fast as APE's.",
         "tables 2 and 6",
+        "speed",
         "x1.01, x0.99, x0.99",
         f"Training steps per second, measured in turns, are at most {100 * OVERHEAD:g} % fewer on"
         f" average over the settings, turns resampled{CERTAIN}.",
@@ -424,6 +430,7 @@ CLAIMS = (
     Claim(
         "On VANILLA, SHAPE and APE are comparable.",
         "table 2",
+        "tables",
         _gain("vanilla"),
         f"The 95 % interval of the difference in BLEU on test lies within {COMPARABLE:g} BLEU.",
         f"A few hundred test sentences give intervals wider than that, and {LEARNS_SLOWLY}.",
@@ -432,6 +439,7 @@ CLAIMS = (
     Claim(
         "On INTERPOLATE, SHAPE outperforms APE.",
         "table 2",
+        "tables",
         _gain("interpolate"),
         "BLEU on test, joined with <sep> as in the paper, is higher for SHAPE, paired bootstrap or"
         f" spread of the seeds{CERTAIN}.",
@@ -441,6 +449,7 @@ CLAIMS = (
     Claim(
         "Better extrapolation means better token precision.",
         "figure 4a",
+        "token-scores",
         "a figure",
         "Beyond the trained positions SHAPE scores more than half of the gold tokens higher,"
         f" sequences resampled{CERTAIN}.",
@@ -450,6 +459,7 @@ CLAIMS = (
     Claim(
         "Interpolation is particularly effective for rare tokens.",
         "figure 4b",
+        "token-scores",
         "a figure",
         "On INTERPOLATE SHAPE scores more than half of all gold tokens higher, and a larger share"
         f" of those seen fewer than 100 times in training, sequences resampled{CERTAIN}.",

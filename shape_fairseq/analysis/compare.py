@@ -98,7 +98,11 @@ def told_apart(result: dict, part: str, title: str) -> Table:
 
 def main(arguments: list[str]) -> None:
     """Print all models of a folder of runs side by side, and which are told apart."""
-    parser = Parser(prog="shape-fairseq compare", description=main.__doc__)
+    parser = Parser(
+        prog="shape-fairseq compare",
+        description=main.__doc__,
+        example="runs/positions --format markdown",
+    )
     parser.add_argument(
         "runs", type=Path, metavar="RUNS", help="folder with analysis/SETTING/length-bleu.json"
     )

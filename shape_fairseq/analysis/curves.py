@@ -121,7 +121,9 @@ def plot(result: dict) -> dict:
 
 def main(arguments: list[str]) -> None:
     """Validation perplexity by update and by wall clock (appendix E)."""
-    parser = base.command(NAME, main.__doc__)
+    parser = base.command(
+        NAME, main.__doc__, "runs/demo/checkpoints/interpolate-*-seed1 --out figures"
+    )
     parser.add_argument(
         "folders", type=Path, nargs="+", metavar="SAVE", help="folders of trainings of the recipes"
     )

@@ -217,7 +217,11 @@ def check_data(members: list[Result], data: Path) -> None:
 
 def main(arguments: list[str]) -> None:
     """BLEU by source length, and its improvement over APE (figure 3, appendix D)."""
-    parser = base.command(NAME, main.__doc__)
+    parser = base.command(
+        NAME,
+        main.__doc__,
+        "runs/demo/results/extrapolate-*.json --data runs/demo/data --out figures",
+    )
     base.add_data(parser)
     parser.add_argument(
         "results", type=Path, nargs="+", metavar="RESULT", help="result files of one setting"

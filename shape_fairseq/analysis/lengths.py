@@ -36,7 +36,7 @@ def plot(result: dict, source_lang: str) -> dict:
 
 def main(arguments: list[str]) -> None:
     """The distribution of source sequence lengths (appendix A)."""
-    parser = base.command(NAME, main.__doc__)
+    parser = base.command(NAME, main.__doc__, "--data runs/demo/data --out figures")
     base.add_data(parser)
     args = parser.parse_args(arguments)
     base.check_new(args.out, NAME)

@@ -14,42 +14,14 @@ from ..evaluation.cells import by_data
 from ..evaluation.results import Result, title_of
 from ..evaluation.table import Table, without_missing
 from ..files import atomic_outputs, refuse_existing
-from . import base, speed, swap
+from . import base, report_text, speed, swap
 from .claims import CLAIMS, Claim, Runs, Verdict
+from .report_text import SECTIONS, Words
 
 FOLDER = Path(__file__).parent
 TEMPLATE = "report.html.j2"
 MIME = {".svg": "image/svg+xml", ".png": "image/png"}
 TABLES_OF: dict[str, Callable[[dict], Table]] = {"swap": swap.table, "speed": speed.table}
-# What each analysis shows: its title, and one sentence.
-SECTIONS = {
-    "similarity": (
-        "Shift invariance",
-        "Cosine similarity of encoder states when all positions are shifted, averaged over"
-        " positions: 1.00 everywhere means that absolute positions do not matter. First by layer,"
-        " then the last layer for each sequence.",
-    ),
-    "swap": (
-        "Swapped sentences",
-        "BLEU of the same sentence translated as the first and as the last of its sequence, on"
-        " training data, so that only its place is new to the model.",
-    ),
-    "length-bleu": (
-        "BLEU by source length",
-        "The improvement over APE and the absolute scores; gray lengths do not occur in training.",
-    ),
-    "token-scores": (
-        "Scores of gold tokens",
-        "The ratio of gold tokens to which SHAPE gives a higher probability than APE, by position"
-        " and by frequency in the training data; n is the number of tokens in a cell.",
-    ),
-    "curves": ("Learning curves", "Validation perplexity by update and by wall clock."),
-    "lengths": ("Sequence lengths", "The distribution of source lengths in the training data."),
-    "speed": (
-        "Speed and memory",
-        "Training and generation of all models in turns on the same batches, relative to APE.",
-    ),
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,11 +46,12 @@ class Analysis:
     @property
     def images(self) -> list["Image"]:
         """All figures; that of the analysis' own name comes before those with longer names."""
+        captions = SECTIONS[self.name].captions
         vectors, pixels = (
             sorted(self.path.parent.glob(f"{self.name}*.{ending}"), key=lambda path: path.stem)
             for ending in ("svg", "png")
         )
-        return [Image(path) for path in vectors or pixels]
+        return [Image(path, captions.get(path.stem, "")) for path in vectors or pixels]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,10 +59,7 @@ class Image:
     """A figure within the page."""
 
     path: Path
-
-    @property
-    def name(self) -> str:
-        return self.path.stem.replace("-", " ")
+    caption: str
 
     @property
     def data(self) -> str:
@@ -103,9 +73,9 @@ class Section:
     """What one kind of analysis shows, a setting after the other."""
 
     name: str
-    title: str
-    sentence: str
+    words: Words
     parts: list[Analysis]
+    claims: list[int]  # the numbers of the claims that it is about
 
 
 @dataclasses.dataclass(frozen=True)
@@ -159,11 +129,12 @@ def score_tables(runs: Runs) -> Iterator[Table]:
 
 def sections(analyses: list[Analysis]) -> Iterator[Section]:
     """Every kind of analysis, also those of which there is none."""
-    for name, (title, sentence) in SECTIONS.items():
+    for name, words in SECTIONS.items():
         parts = [analysis for analysis in analyses if analysis.name == name]
-        order = (*SETTINGS, *sorted({part.setting for part in parts}))
+        order = report_text.in_order({part.setting for part in parts}, SETTINGS)
         parts.sort(key=lambda part: (order.index(part.setting), part.run))
-        yield Section(name, title, sentence, parts)
+        about = [number for number, claim in enumerate(CLAIMS, start=1) if claim.section == name]
+        yield Section(name, words, parts, about)
 
 
 def signatures(folder: Folder) -> Iterator[tuple[str, str]]:
@@ -179,12 +150,11 @@ def signatures(folder: Folder) -> Iterator[tuple[str, str]]:
         yield name, text(result.signature)
 
 
-def subtitle(data: Path, scored: list[Result]) -> str:
+def made_of(data: Path, scored: list[Result]) -> Iterator[tuple[str, str]]:
     """Which data and models this is about."""
-    parts = []
     if (data / PARAMETERS).exists():
         parameters = read_parameters(data)
-        parts.append("data: " + " ".join(f"{name}={value}" for name, value in parameters.items()))
+        yield "data", " ".join(f"{name}={value}" for name, value in parameters.items())
     known: dict[str, set] = {
         "size": {result.size for result in scored},
         "updates": {result.training["updates"] for result in scored},
@@ -194,8 +164,7 @@ def subtitle(data: Path, scored: list[Result]) -> str:
     }
     for name, values in known.items():
         if values:
-            parts.append(f"{name}: {', '.join(map(str, sorted(values)))}")
-    return "; ".join(parts)
+            yield name, ", ".join(map(str, sorted(values)))
 
 
 def summary(runs: Runs, verdicts: list[tuple[Claim, Verdict]]) -> str:
@@ -215,19 +184,32 @@ def page(
     environment = Environment(
         loader=FileSystemLoader(FOLDER), autoescape=True, undefined=StrictUndefined
     )
+    all_sections = list(sections(folder.analyses))
+    tables_of_scores = list(score_tables(runs))
+    measured = {section.name for section in all_sections if section.parts}
     return environment.get_template(TEMPLATE).render(
         title=title,
-        subtitle=subtitle(data, folder.scored),
+        sentences=report_text.first_sentences(
+            folder.scored, runs.cells, [verdict for _, verdict in verdicts]
+        ),
+        names=list(report_text.names(folder.scored)),
         claims=verdicts,
-        tables=list(score_tables(runs)),
-        sections=list(sections(folder.analyses)),
+        shown=measured | ({"tables"} if tables_of_scores else set()),
+        sections=[section for section in all_sections if section.parts],
+        not_measured=[section for section in all_sections if not section.parts],
+        tables=tables_of_scores,
+        made_of=list(made_of(data, folder.scored)),
         signatures=list(signatures(folder)),
     )
 
 
 def main(arguments: list[str]) -> None:
     """Write one self-contained HTML page on a folder of runs."""
-    parser = Parser(prog="shape-fairseq report", description=main.__doc__)
+    parser = Parser(
+        prog="shape-fairseq report",
+        description=main.__doc__,
+        example="runs/demo --out report.html",
+    )
     parser.add_argument(
         "runs", type=Path, metavar="RUNS", help="folder with analysis/SETTING/*.json and results/"
     )

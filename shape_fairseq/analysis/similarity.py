@@ -6,6 +6,9 @@ from ..evaluation.results import label_title
 from . import base
 
 NAME = "similarity"
+EXAMPLE = """ape=runs/demo/checkpoints/interpolate-ape-seed1/checkpoint_last.pt \\
+    shape=runs/demo/checkpoints/interpolate-shape-k60-seed1/checkpoint_last.pt \\
+    --data runs/demo/data --offsets 0 12 30 60 --out figures"""
 PAPERS_OFFSETS = (0, 100, 250, 500)
 IN_A_ROW = 5  # sequences in the figure of appendix C
 
@@ -58,7 +61,7 @@ def plot(result: dict) -> dict:
 
 def main(arguments: list[str]) -> None:
     """Cosine similarity of encoder states under shifted positions (figure 2, appendix C)."""
-    parser = base.command(NAME, main.__doc__)
+    parser = base.command(NAME, main.__doc__, EXAMPLE)
     base.add_models(parser)
     base.add_subset(parser, setting="interpolate")
     parser.add_argument("--sequences", type=positive, default=10, help="default: 10")

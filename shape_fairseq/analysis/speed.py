@@ -9,6 +9,9 @@ from ..search import Search
 from . import base
 
 NAME = "speed"
+EXAMPLE = """ape=runs/demo/checkpoints/extrapolate-ape-seed1/checkpoint_last.pt \\
+    shape=runs/demo/checkpoints/extrapolate-shape-k20-seed1/checkpoint_last.pt \\
+    --data runs/demo/data --setting extrapolate --turns 3 --out figures"""
 BASELINE = "ape"
 
 
@@ -68,7 +71,7 @@ def table(result: dict) -> Table:
 
 def main(arguments: list[str]) -> None:
     """Training and generation speed side by side, memory, parameters (table 6)."""
-    parser = base.command(NAME, main.__doc__)
+    parser = base.command(NAME, main.__doc__, EXAMPLE)
     base.add_models(parser)
     base.add_setting(parser, "vanilla")
     parser.add_argument(

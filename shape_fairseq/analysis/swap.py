@@ -9,6 +9,9 @@ from ..search import Search
 from . import base
 
 NAME = "swap"
+EXAMPLE = """ape=runs/demo/checkpoints/interpolate-ape-seed1/checkpoint_last.pt \\
+    shape=runs/demo/checkpoints/interpolate-shape-k60-seed1/checkpoint_last.pt \\
+    --data runs/demo/data --sequences 20 --out figures"""
 
 
 def plot(result: dict) -> dict:
@@ -72,7 +75,7 @@ def table(result: dict) -> Table:
 
 def main(arguments: list[str]) -> None:
     """BLEU of the first sentence in original and in swapped order (table 1)."""
-    parser = base.command(NAME, main.__doc__)
+    parser = base.command(NAME, main.__doc__, EXAMPLE)
     base.add_models(parser)
     parser.add_argument(
         "--sequences", type=positive, default=10_000, help="of DATA/swapped (default: 10000)"

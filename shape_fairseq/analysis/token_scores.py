@@ -6,6 +6,9 @@ from ..evaluation.results import label_title
 from . import base
 
 NAME = "token-scores"
+EXAMPLE = """ape=runs/demo/checkpoints/extrapolate-ape-seed1/checkpoint_last.pt \\
+    shape=runs/demo/checkpoints/extrapolate-shape-k20-seed1/checkpoint_last.pt \\
+    --data runs/demo/data --out figures"""
 
 
 def plot(result: dict) -> dict:
@@ -48,7 +51,7 @@ def plot(result: dict) -> dict:
 
 def main(arguments: list[str]) -> None:
     """Teacher-forced scores of gold tokens under two models (figure 4)."""
-    parser = base.command(NAME, main.__doc__)
+    parser = base.command(NAME, main.__doc__, EXAMPLE)
     base.add_models(parser)
     base.add_subset(parser, setting="extrapolate")
     parser.add_argument(

@@ -9,7 +9,11 @@ from .training_folder import last_checkpoints
 
 def main(arguments: list[str]) -> None:
     """Average the last checkpoints of a training."""
-    parser = Parser(prog="shape-fairseq average", description=main.__doc__)
+    parser = Parser(
+        prog="shape-fairseq average",
+        description=main.__doc__,
+        example="runs/demo/checkpoints/interpolate-ape-seed1 --number 5 --output average.pt",
+    )
     parser.add_argument("folder", type=Path, help="the training's --save-dir")
     parser.add_argument(
         "--number", type=positive, default=10, help="how many (default: %(default)s)"

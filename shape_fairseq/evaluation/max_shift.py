@@ -15,7 +15,11 @@ def choose(scores: dict[int, float]) -> int:
 
 def main(arguments: list[str]) -> None:
     """Report validation BLEU for each maximum shift, and the best."""
-    parser = Parser(prog="shape-fairseq max-shift", description=main.__doc__)
+    parser = Parser(
+        prog="shape-fairseq max-shift",
+        description=main.__doc__,
+        example="results/extrapolate-shape-*.json",
+    )
     parser.add_argument("results", type=Path, nargs="+", help="result files of SHAPE models")
     args = parser.parse_args(arguments)
     members = [results.read(path) for path in args.results]

@@ -251,9 +251,15 @@ def assignment(text: str) -> tuple[str, str]:
     return name, value
 
 
+EXAMPLE = """--data runs/demo/data --save runs/demo/checkpoints/extrapolate-ape-seed1 \\
+    --checkpoint runs/demo/checkpoints/extrapolate-ape-seed1/average-*.pt \\
+    --generated runs/demo/checkpoints/extrapolate-ape-seed1/generated/average-* \\
+    --output result.json"""
+
+
 def main(arguments: list[str]) -> None:
     """Score translations and write the result with all that it depends on."""
-    parser = Parser(prog="shape-fairseq score", description=main.__doc__)
+    parser = Parser(prog="shape-fairseq score", description=main.__doc__, example=EXAMPLE)
     parser.add_argument("--data", type=Path, required=True, help="the folder of data_prep")
     parser.add_argument("--save", type=Path, required=True, help="the folder of the training")
     parser.add_argument("--checkpoint", type=Path, required=True)

@@ -70,7 +70,11 @@ def compare_all(members: list[Result], samples: int) -> Iterator[dict]:
 
 def main(arguments: list[str]) -> None:
     """Compare each model with APE of the same setting and seed by paired bootstrap."""
-    parser = Parser(prog="shape-fairseq significance", description=main.__doc__)
+    parser = Parser(
+        prog="shape-fairseq significance",
+        description=main.__doc__,
+        example="runs/demo/results/*.json",
+    )
     parser.add_argument("results", type=Path, nargs="+", help="result files of recipes/evaluate.sh")
     parser.add_argument(
         "--samples", type=positive, default=DEFAULT_SAMPLES, help="default: %(default)s"

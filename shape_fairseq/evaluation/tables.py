@@ -164,7 +164,11 @@ TABLES = {"2": table_2, "5": table_5, "6": table_6, "7": table_7, "metrics": met
 
 def main(arguments: list[str]) -> None:
     """Print the paper's tables from result files."""
-    parser = Parser(prog="shape-fairseq tables", description=main.__doc__)
+    parser = Parser(
+        prog="shape-fairseq tables",
+        description=main.__doc__,
+        example="runs/demo/results/*.json --format markdown",
+    )
     parser.add_argument("results", type=Path, nargs="+", help="result files of recipes/evaluate.sh")
     parser.add_argument("--format", choices=FORMATS, default="text")
     parser.add_argument("--table", choices=TABLES, help="only this one (default: all)")

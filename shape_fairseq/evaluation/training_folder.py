@@ -135,6 +135,7 @@ def main() -> None:
     parser = Parser(
         prog="python -m shape_fairseq.evaluation.training_folder",
         description=__doc__.split("\n")[0],
+        example="result runs/demo/checkpoints/interpolate-ape-seed1",
     )
     questions = parser.add_subparsers(dest="what", required=True, metavar="WHAT")
     questions.add_parser("result", help="the name of the result file").add_argument(

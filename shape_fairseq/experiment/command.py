@@ -32,6 +32,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         " Started again, it goes on where it was.",
         epilog="The keys of FILE, with their defaults:\n" + description.documentation(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
+        example="recipes/demo.toml --dry-run",
     )
     parser.add_argument("file", type=Path, metavar="FILE", help="such as recipes/demo.toml")
     parser.add_argument("--out", type=Path, metavar="DIR", help="gets everything (runs/NAME)")

@@ -273,12 +273,12 @@ def make_parser() -> Parser:
         " `shape-fairseq export --to ctranslate2` made; tokens, if it was exported with --tokens."
         " Empty lines stay empty; lines that are longer than the model allows are translated in"
         " pieces.",
+        example="model < runs/demo/data/raw/test.en",
     )
     parser.add_argument("model", type=Path, metavar="MODEL_DIR")
     parser.add_argument("--input", type=Path, help="default: standard input")
     parser.add_argument("--output", type=Path, help="default: standard output")
-    Search.add_options(parser)
-    parser.set_defaults(**{field.name: None for field in dataclasses.fields(Search)})
+    Search.add_options(parser, default="as exported")
     parser.add_argument(
         "--max-length",
         type=positive,

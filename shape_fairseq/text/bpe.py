@@ -1,6 +1,5 @@
 """Joint byte-pair encoding: merges learned from counted words, and applied to text."""
 
-import argparse
 import logging
 from collections import Counter
 from collections.abc import Iterable
@@ -10,6 +9,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from ..command_line import Parser
 from ..errors import UserError, run
 from ..files import atomic_outputs, progress_bar, read_lines
 from ..parallel import map_chunks
@@ -114,7 +114,11 @@ def remove(line: str) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m shape_fairseq.text.bpe", description=__doc__)
+    parser = Parser(
+        prog="python -m shape_fairseq.text.bpe",
+        description=__doc__,
+        example="learn --input runs/demo/data/tokenized/train.* --merges 500 --codes codes",
+    )
     parser.add_argument("--workers", type=int, help="processes (default: all cores)")
     commands = parser.add_subparsers(dest="command", required=True)
     learning = commands.add_parser("learn", help="learn joint codes from tokenized files")

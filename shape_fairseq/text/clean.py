@@ -1,10 +1,10 @@
 """What is repaired in a line, and which training pairs are dropped."""
 
-import argparse
 import logging
 import re
 from pathlib import Path
 
+from ..command_line import Parser
 from ..errors import UserError, run
 from ..files import atomic_outputs, read_pairs
 from .separator import BOUNDARY, SEPARATOR
@@ -75,7 +75,11 @@ def clean_corpus(prefix: Path, output: Path, langs: tuple[str, str]) -> int:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m shape_fairseq.text.clean", description=__doc__)
+    parser = Parser(
+        prog="python -m shape_fairseq.text.clean",
+        description=__doc__,
+        example="--input runs/demo/data/raw/test --output cleaned",
+    )
     parser.add_argument("--input", nargs="+", required=True, type=Path, metavar="PREFIX")
     parser.add_argument("--output", required=True, type=Path, metavar="DIR")
     parser.add_argument("--langs", nargs=2, default=("en", "de"), metavar=("SRC", "TGT"))

@@ -1,6 +1,5 @@
 """From model output back to text: BPE removed, Moses detokenized, joined sentences kept apart."""
 
-import argparse
 import sys
 from collections.abc import Iterator
 from functools import lru_cache, partial
@@ -8,6 +7,7 @@ from pathlib import Path
 
 from sacremoses import MosesDetokenizer
 
+from ..command_line import Parser
 from ..errors import UserError, run
 from ..files import atomic_outputs, read_lines
 from ..parallel import map_chunks
@@ -48,8 +48,10 @@ def detokenize_lines(lines: Iterator[bytes], lang: str, split: bool, workers: in
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m shape_fairseq.text.detokenize", description=__doc__
+    parser = Parser(
+        prog="python -m shape_fairseq.text.detokenize",
+        description=__doc__,
+        example="--lang de --input runs/demo/data/text/vanilla/test.de",
     )
     parser.add_argument("--lang", default="de", help="default: %(default)s")
     parser.add_argument("--input", type=Path, help="default: standard input")

@@ -1,6 +1,5 @@
 """Pairs, tokens and lengths of each setting, as JSON and as the paper's length figure."""
 
-import argparse
 import dataclasses
 import logging
 from collections import Counter
@@ -14,6 +13,7 @@ from shape_fairseq.files import atomic_outputs, progress_bar, read_lines
 from shape_fairseq.parallel import map_chunks
 
 from .. import records
+from ..command_line import Parser
 from ..data_folder import SETTINGS, subset_names
 
 log = logging.getLogger(__name__)
@@ -139,8 +139,10 @@ def plot(statistics: dict, source_lang: str, path: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m shape_fairseq.text.statistics", description=__doc__
+    parser = Parser(
+        prog="python -m shape_fairseq.text.statistics",
+        description=__doc__,
+        example="--input runs/demo/data/text --json lengths.json",
     )
     parser.add_argument(
         "--input",

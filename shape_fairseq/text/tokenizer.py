@@ -1,6 +1,5 @@
 """Moses tokenization of parallel text on all cores; source and target always go together."""
 
-import argparse
 import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -9,6 +8,7 @@ from pathlib import Path
 
 from sacremoses import MosesTokenizer
 
+from ..command_line import Parser
 from ..errors import UserError, run
 from ..files import atomic_outputs, progress_bar, read_pairs
 from ..parallel import map_chunks
@@ -121,8 +121,10 @@ def _tokenized(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m shape_fairseq.text.tokenizer", description=__doc__
+    parser = Parser(
+        prog="python -m shape_fairseq.text.tokenizer",
+        description=__doc__,
+        example="--input runs/demo/data/raw/train --output tokenized/train",
     )
     parser.add_argument(
         "--input",
