@@ -176,7 +176,8 @@ def plot(result: dict) -> dict:
         axis.grid(axis="y")
         axis.margins(y=0.15)
         _shade_untrained(axis, buckets, figures.UNTRAINED)
-        axis.legend(ncols=len(labels))
+        if axis.get_legend_handles_labels()[0]:  # there is no improvement without another model
+            axis.legend(ncols=len(labels))
     return {NAME: figure}
 
 

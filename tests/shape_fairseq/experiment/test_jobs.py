@@ -44,7 +44,7 @@ def run(jobs, slots=2):
 def test_each_job_starts_when_what_it_needs_is_there(job, tmp_path):
     order = tmp_path / "order"
     jobs = [
-        job("a", f"sleep 0.3; echo a >>{order}"),
+        job("a", f"until test -e {tmp_path}/c; do sleep 0.05; done; echo a >>{order}"),
         job("b", f"test -e {tmp_path}/a; echo b >>{order}", ["a"]),
         job("c", f"echo c >>{order}"),
         job("d", f"test -e {tmp_path}/b && test -e {tmp_path}/c; echo d >>{order}", ["b", "c"]),
