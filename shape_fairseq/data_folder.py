@@ -16,6 +16,7 @@ from .errors import UserError, run
 from .files import read_lines, sha256
 
 SETTINGS = ("vanilla", "extrapolate", "interpolate")
+RECIPES = (*SETTINGS, "scaling_nmt")  # how a model may be trained
 SWAPPED = "swapped"  # the data-bin of table 1
 LANGUAGES = ("en", "de")  # of folders that do not say
 PARAMETERS = "parameters.txt"
@@ -36,11 +37,7 @@ def read_assignments(path: Path) -> dict[str, str]:
     """A file of NAME=VALUE lines, as data_prep and the recipes leave them."""
     if not path.is_file():
         raise UserError(f"{path} is missing: is {path.parent} the right folder?")
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path} is damaged: it is no text") from error
-    return dict(line.split("=", 1) for line in lines if "=" in line)
+    return dict(line.split("=", 1) for line in read_text(path) if "=" in line)
 
 
 def read_parameters(data: Path) -> dict[str, str]:

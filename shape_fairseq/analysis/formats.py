@@ -2,6 +2,8 @@
 
 from typing import Any, TypedDict
 
+from ..evaluation.results import Separators
+
 Matrix = list[list[float]]  # offset x offset
 
 
@@ -20,6 +22,11 @@ class Orders(TypedDict):
     swapped: float
 
 
+class SeparatorsOfOrders(TypedDict):
+    original: Separators
+    swapped: Separators
+
+
 class Sentences(TypedDict):
     original: list[str]
     swapped: list[str]
@@ -28,7 +35,7 @@ class Sentences(TypedDict):
 class SwapOfModel(TypedDict):
     bleu: Orders
     drop: float
-    separators: dict[str, dict[str, int]]
+    separators: SeparatorsOfOrders
     sentences: Sentences
 
 
@@ -61,7 +68,7 @@ class Tally(TypedDict):
 
 class TokenScores(TypedDict):
     models: list[str]
-    by_sequence: dict[str, list[list[int]]]  # "rare": [[tokens, scored higher], ...]
+    by_sequence: dict[str, list[tuple[int, int]]]  # "rare": [(tokens, scored higher), ...]
     all: Tally
     trained: Tally
     untrained: Tally

@@ -201,7 +201,8 @@ def plot(result: dict) -> dict:
         axis.grid(axis="y")
         axis.margins(y=0.15)
         _shade_untrained(axis, buckets, figures.UNTRAINED)
-        if not many:
+        # There is no improvement without another model.
+        if not many and axis.get_legend_handles_labels()[0]:
             axis.legend(ncols=len(labels))
     if many:  # one legend for both, beside nothing that it could hide
         figure.legend(*absolute.get_legend_handles_labels(), loc="outside lower center", ncols=4)

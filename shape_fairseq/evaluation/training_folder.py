@@ -12,8 +12,9 @@ import re
 from pathlib import Path
 
 from ..command_line import Parser, positive
-from ..data_folder import data_hash, read_assignments
+from ..data_folder import RECIPES, data_hash, read_assignments, read_text
 from ..errors import UserError, run
+from ..model_names import MODELS
 from ..search import Search
 
 RECIPE = "recipe.txt"
@@ -50,6 +51,10 @@ def read_recipe(save: Path) -> Recipe:
     for name in REQUIRED:
         if name not in values:
             raise UserError(f"{path} lacks {name}: it is damaged, or no file of a recipe")
+    # They become names of files.
+    for name, known in (("SETTING", RECIPES), ("MODEL", MODELS)):
+        if values[name] not in known:
+            raise UserError(f"{path}: {name} must be one of {', '.join(known)}")
     return Recipe(
         setting=values["SETTING"],
         model=values["MODEL"],
@@ -78,7 +83,7 @@ def read_hardware(save: Path) -> str:
     path = save / HARDWARE
     if not path.is_file():
         raise UserError(f"{path} is missing: the recipes write it when a training starts")
-    return path.read_text(encoding="utf-8").strip()
+    return " ".join(read_text(path))
 
 
 def completed_updates(save: Path) -> int | None:
@@ -86,7 +91,7 @@ def completed_updates(save: Path) -> int | None:
     path = save / COMPLETED_UPDATES
     if not path.exists():
         return None
-    text = path.read_text(encoding="utf-8").strip()
+    text = "".join(read_text(path)).strip()
     if not re.fullmatch(r"\d{1,18}", text, re.ASCII):
         raise UserError(f"{path} holds no number: delete it and train again")
     return int(text)

@@ -11,7 +11,7 @@ from ..errors import UserError
 from ..evaluation.training_folder import COMPLETED_UPDATES, LOG, average_name, result_name
 from ..model_names import MODELS, key_of, variable_of
 from . import evaluate, training
-from .description import ANALYSES, Experiment
+from .description import ANALYSES, Experiment, Translation
 from .jobs import Job
 from .training import PACKAGE
 from .variables import shell_words
@@ -153,8 +153,8 @@ class Plan:
             variables["BATCH_TOKENS"] = options.batch_tokens
         if options.max_tokens:
             variables["MAX_TOKENS"] = options.max_tokens
-        if options.saves:
-            variables["SAVE_EVERY"] = -(-parts.updates // options.saves)
+        if interval := experiment.save_every(setting):
+            variables["SAVE_EVERY"] = interval
         for option in MODELS[model].options:
             value = getattr(parts, key_of(option))
             if value is not None:
@@ -204,6 +204,9 @@ class Plan:
         """Options of fairseq-train that the recipe does not have."""
         parts, options = self.experiment.cell(setting), self.experiment.training
         extra = shell_words(options.options)
+        average = self.experiment.translation.average
+        if average > Translation.average:  # the recipes keep so many checkpoints
+            extra += ["--keep-interval-updates", str(average)]
         if options.saves:
             # Small data has many short epochs: validate and save now and then, not after each.
             extra += f"--validate-interval {parts.updates} --save-interval {parts.updates}".split()

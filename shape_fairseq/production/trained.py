@@ -21,11 +21,7 @@ class Checkpoint:
     """A checkpoint of fairseq-train, averaged or not."""
 
     def __init__(self, path: Path):
-        if not path.is_file():
-            raise UserError(f"{path} is missing: give the checkpoint of a training")
         state = load(path)
-        if not isinstance(state, dict) or not state.get("model"):
-            raise UserError(f"{path} is no checkpoint of fairseq-train")
         self.path = path
         self.weights: dict[str, torch.Tensor] = state["model"]
         self.config: dict = state.get("cfg") or {}
