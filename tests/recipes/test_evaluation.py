@@ -121,9 +121,8 @@ def test_tuning_trains_evaluates_and_reports(recipes, demo, tmp_path):
 
 def test_tuning_tries_the_shifts_of_appendix_b(recipes, tmp_path):
     output = recipes.run("tune_max_shift", DATA="data", SAVE=tmp_path / "tune", GPUS=8, DRY_RUN=1)
-    *trainings, choice = map(shlex.split, output.splitlines())
+    trainings = [*map(shlex.split, output.splitlines())]
     shifts = [words[words.index("--max-shift") + 1] for words in trainings]
     assert shifts == ["10", "20", "30", "40", "100", "500"]
     assert [words[1] for words in trainings] == ["data/extrapolate"] * 6
-    assert choice[2:4] == ["shape_fairseq", "max-shift"]
     assert not (tmp_path / "tune").exists()
