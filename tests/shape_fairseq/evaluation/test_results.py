@@ -34,6 +34,7 @@ def test_a_result_that_lacks_a_field_is_refused_with_its_name(make_result, tmp_p
             results.read(path)
     damages = {
         "separators": ({"test": {"missing": 1}}, r"separators\.test\.expected is missing"),
+        "references": ({"test": ["a"]}, "test must have a reference for each line"),
         "training": (whole["training"] | {"seconds": 0}, "training.seconds must be more than 0"),
     }
     for field, (value, message) in damages.items():

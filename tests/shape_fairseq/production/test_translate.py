@@ -55,12 +55,12 @@ def test_lines_are_cut_after_sentences_or_else_after_words():
 @given(st.lists(st.integers(1, 30), max_size=40), st.integers(1, 100), st.integers(1, 10))
 def test_batches_hold_every_sequence_once_and_fit(lengths, max_tokens, step):
     limits = [length // step for length in lengths]
-    found = list(batches(lengths, limits, max_tokens))
-    assert sorted(sum(found, [])) == list(range(len(lengths)))
-    for batch in found:
+    made = list(batches(lengths, limits, max_tokens))
+    assert sorted(sum(made, [])) == list(range(len(lengths)))
+    for batch in made:
         assert len(batch) == 1 or len(batch) * max(lengths[i] for i in batch) <= max_tokens
         assert len({limits[i] for i in batch}) == 1
-    spans = [(min(lengths[i] for i in b), max(lengths[i] for i in b)) for b in found]
+    spans = [(min(lengths[i] for i in b), max(lengths[i] for i in b)) for b in made]
     assert all(later[1] <= earlier[0] for earlier, later in zip(spans, spans[1:], strict=False))
 
 
