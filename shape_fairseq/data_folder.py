@@ -1,10 +1,6 @@
 """The folder that data_prep makes: what is in it, and under which names.
 
-For the shell:
-
-    python -m shape_fairseq.data_folder hash DATA         tells one data set from another
-    python -m shape_fairseq.data_folder languages DATA    source and target, for example: en de
-    python -m shape_fairseq.data_folder subsets DATA      the test sets that are made of no others
+For the shell, `python -m shape_fairseq.data_folder DATA valid` prints what valid is made of.
 """
 
 import dataclasses
@@ -152,18 +148,13 @@ def read_text(path: Path) -> list[str]:
 def main() -> None:
     parser = Parser(
         prog="python -m shape_fairseq.data_folder",
-        description=__doc__.split("\n")[0],
-        example="languages runs/demo/data",
+        description="Print the test sets that a group is made of.",
+        example="runs/demo/data valid",
     )
-    parser.add_argument("what", choices=("hash", "languages", "subsets"))
     parser.add_argument("data", type=Path, help="the folder that data_prep made")
+    parser.add_argument("group", choices=("valid", "test"))
     args = parser.parse_args()
-    answers = {
-        "hash": data_hash,
-        "languages": lambda data: " ".join(languages(data)),
-        "subsets": lambda data: " ".join(read_subsets(data).names),
-    }
-    print(answers[args.what](args.data))
+    print(*read_subsets(args.data).groups.get(args.group, []))
 
 
 if __name__ == "__main__":

@@ -133,6 +133,10 @@ def read(path: Path) -> Result:
     for name in ("updates", "seconds"):
         if not result.training[name] > 0:
             raise UserError(f"{path} is not {WHAT}: training.{name} must be more than 0")
+    for subset in result.hypotheses.keys() | result.references.keys():
+        numbers = {len(part.get(subset, [])) for part in (result.hypotheses, result.references)}
+        if len(numbers) > 1 or 0 in numbers:
+            raise UserError(f"{path} is not {WHAT}: {subset} must have a reference for each line")
     return result
 
 

@@ -1,21 +1,16 @@
 """The folder of a training: what the recipes and fairseq leave in it, and under which names.
 
-For the shell:
-
-    python -m shape_fairseq.evaluation.training_folder result SAVE       the result file's name
-    python -m shape_fairseq.evaluation.training_folder average SAVE N    the average of the last N
-    python -m shape_fairseq.evaluation.training_folder search            --beam 4 --lenpen 0.6 ...
+For the shell, `python -m shape_fairseq.evaluation.training_folder SAVE` prints its result's name.
 """
 
 import dataclasses
 import re
 from pathlib import Path
 
-from ..command_line import Parser, positive
+from ..command_line import Parser
 from ..data_folder import RECIPES, data_hash, read_assignments, read_text
 from ..errors import UserError, run
 from ..model_names import MODELS
-from ..search import Search
 
 RECIPE = "recipe.txt"
 HARDWARE = "hardware.txt"
@@ -139,24 +134,11 @@ def result_name(setting: str, model: str, max_shift: int | None, seed: int) -> s
 def main() -> None:
     parser = Parser(
         prog="python -m shape_fairseq.evaluation.training_folder",
-        description=__doc__.split("\n")[0],
-        example="result runs/demo/checkpoints/interpolate-ape-seed1",
+        description="Print the name of the result file of a training.",
+        example="runs/demo/checkpoints/interpolate-ape-seed1",
     )
-    questions = parser.add_subparsers(dest="what", required=True, metavar="WHAT")
-    questions.add_parser("result", help="the name of the result file").add_argument(
-        "save", type=Path
-    )
-    average = questions.add_parser("average", help="the path of the averaged checkpoint")
-    average.add_argument("save", type=Path)
-    average.add_argument("number", type=positive)
-    questions.add_parser("search", help="the options of fairseq-generate's search")
-    args = parser.parse_args()
-    if args.what == "result":
-        print(read_recipe(args.save).result_name)
-    elif args.what == "average":
-        print(average_path(args.save, args.number))
-    else:
-        print(*Search().options())
+    parser.add_argument("save", type=Path, help="the folder of the training")
+    print(read_recipe(parser.parse_args().save).result_name)
 
 
 if __name__ == "__main__":

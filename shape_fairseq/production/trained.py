@@ -8,6 +8,7 @@ from fairseq.models import ARCH_MODEL_REGISTRY
 
 from .. import models  # noqa: F401 - registers the models
 from ..checkpoints import load
+from ..compat import refusals
 from ..errors import UserError
 from ..evaluation.results import versions
 from ..files import sha256
@@ -22,6 +23,10 @@ class Checkpoint:
 
     def __init__(self, path: Path):
         state = load(path)
+        with refusals(str(path)):
+            self._read(path, state)
+
+    def _read(self, path: Path, state: dict) -> None:
         self.path = path
         self.weights: dict[str, torch.Tensor] = state["model"]
         self.config: dict = state.get("cfg") or {}

@@ -177,6 +177,17 @@ def test_a_dry_run_needs_no_data(recipes, tmp_path):
     assert "DATA" in recipes.refused("interpolate", "shape", GPUS=0, DRY_RUN=0)
 
 
+def test_cdpath_leads_nowhere_else(recipes, tmp_path):
+    # With it cd prints where it went, and may go somewhere else.
+    elsewhere = tmp_path / "recipes"
+    elsewhere.mkdir()
+    variables = {"CDPATH": f"{tmp_path}:{recipes.top}", "DRY_RUN": 1, "GPUS": 8}
+    output = recipes.command("bash", "recipes/vanilla.sh", "ape", **variables)
+    assert f"--user-dir {recipes.top}/shape_fairseq " in output
+    made = recipes.command("bash", "data_prep/prepare_demo.sh", "--help", **variables)
+    assert made.startswith("Make the demo corpus")
+
+
 def test_wrong_input_ends_with_one_line(recipes, prepared, tmp_path):
     save = tmp_path / "save"
 
@@ -195,6 +206,7 @@ def test_wrong_input_ends_with_one_line(recipes, prepared, tmp_path):
     assert "GPUS must be" in refused(GPUS="many")
     assert "MAX_SHIFT must be" in refused("shape", MAX_SHIFT="-1")
     assert "SEED must be" in refused(SEED="x")
+    assert "SAVE must be a path without colons" in recipes.refused("evaluate", "a:b", DATA=prepared)
     assert "UPDATES must be" in refused(UPDATES=f"a[$(touch {tmp_path}/x)]")
     assert "EXTRA cannot be split" in refused(EXTRA="--lr '0.5")
     assert "DRY_RUN must be 0 or 1" in refused(DRY_RUN="yes")

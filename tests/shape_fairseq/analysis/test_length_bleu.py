@@ -42,7 +42,8 @@ def test_results_that_cannot_be_compared_are_refused(data, make_result, tmp_path
     ape, shape = (make_result(model, True) for model in ("ape", "shape"))
     refuse("no result of APE", shape)
     refuse("several settings", ape, dataclasses.replace(shape, setting="vanilla"))
-    refuse("different test sets", ape, dataclasses.replace(shape, references={"test": ["other"]}))
+    others = {"test": ["other"] * len(shape.references["test"])}
+    refuse("different test sets", ape, dataclasses.replace(shape, references=others))
     elsewhere = {**ape.signature, "data": {"DATA": "other", "dictionary": "other"}}
     refuse("of other data", dataclasses.replace(ape, signature=elsewhere))
 

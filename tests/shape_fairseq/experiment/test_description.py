@@ -43,6 +43,12 @@ DEMO = RECIPES / "demo.toml"
         ("name=../up", "name must be letters"),
         ("cluster={kind = 'slurm'}", "cluster.gpus is missing"),
         ("updates", "--set updates: give KEY=VALUE"),
+        ("translation.lenpen=nan", "translation.lenpen must be a number up to"),
+        ("cluster.hours=inf", "cluster.hours must be a number up to"),
+        ("seeds=[4294967296]", "seeds must be at most 4294967295"),
+        ("training.interpolate.updates=1000000000000", "updates must be a number up to"),
+        ("translation.average=11", "training.saves = 10 a training on extrapolate saves 10"),
+        ("training.batch_tokens=1500", "must be a multiple of training.max_tokens \\(1000\\)"),
     ],
 )
 def test_a_mistake_is_one_line_that_names_the_key(override, message):
