@@ -113,7 +113,8 @@ def plot(result: dict) -> dict:
             axis.yaxis.set_major_formatter("{x:g}")
             axis.yaxis.set_minor_locator(figures.NullLocator())
             axis.grid(axis="y")
-            axis.legend()
+            if axis.lines:  # none by wall clock of a training that is not at its end
+                axis.legend()
     axes[-1][0].set_xlabel("updates")
     axes[-1][1].set_xlabel("minutes")
     return {NAME: figure}

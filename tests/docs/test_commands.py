@@ -186,7 +186,13 @@ def test_every_line_of_how_is_needed():
     assert unused == set()
 
 
-@pytest.mark.parametrize("command", dict.fromkeys(command for _, command in SHOWN))
+def with_marks(command: str):
+    """What imports torch takes seconds."""
+    is_slow = how(command) is parse_fairseq or "benchmarks" in command
+    return pytest.param(command, marks=[pytest.mark.slow] if is_slow else [])
+
+
+@pytest.mark.parametrize("command", map(with_marks, dict.fromkeys(command for _, command in SHOWN)))
 def test_a_command_of_the_pages_works(command, clone, monkeypatch):
     way = how(command)
     if way is None:

@@ -63,7 +63,12 @@ def example_in(text: str) -> str:
     return example.strip().replace("\\\n", " ")
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
+def with_marks(program: str):
+    """What imports torch takes seconds."""
+    return pytest.param(program, marks=[pytest.mark.slow] if "benchmarks" in program else [])
+
+
+@pytest.mark.parametrize("program", map(with_marks, PROGRAMS))
 def test_the_example_of_a_command_has_the_right_options(program, monkeypatch, capsys):
     example = example_in(help_of(program, monkeypatch, capsys))
     assert example == program or example.startswith(f"{program} ")
@@ -73,6 +78,7 @@ def test_the_example_of_a_command_has_the_right_options(program, monkeypatch, ca
         run_until_parsed([*PROGRAMS[program], *arguments], monkeypatch)
 
 
+@pytest.mark.slow
 def test_examples_name_what_the_demo_leaves(monkeypatch, capsys):
     """After `make demo` they can be pasted."""
     demo = processes.shape_fairseq("experiment", TOP / "recipes" / "demo.toml", "--dry-run").stdout
