@@ -1,4 +1,5 @@
 # What all recipes share; sourced, not run.
+# shellcheck shell=bash
 #
 # The work is done by shape_fairseq/experiment: nothing that a file or the environment says is
 # evaluated by the shell.

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import processes
+
 SETTINGS = ["vanilla", "extrapolate", "interpolate"]
 MODELS = {
     "ape": {"--arch": "transformer_wmt_en_de"},
@@ -179,13 +181,14 @@ def test_a_dry_run_needs_no_data(recipes, tmp_path):
 
 def test_cdpath_leads_nowhere_else(recipes, tmp_path):
     # With it cd prints where it went, and may go somewhere else.
-    elsewhere = tmp_path / "recipes"
-    elsewhere.mkdir()
-    variables = {"CDPATH": f"{tmp_path}:{recipes.top}", "DRY_RUN": 1, "GPUS": 8}
-    output = recipes.command("bash", "recipes/vanilla.sh", "ape", **variables)
-    assert f"--user-dir {recipes.top}/shape_fairseq " in output
-    made = recipes.command("bash", "data_prep/prepare_demo.sh", "--help", **variables)
-    assert made.startswith("Make the demo corpus")
+    for name in ("recipes", "raw"):
+        (tmp_path / name).mkdir()
+    output = recipes.command("bash", "recipes/demo.sh", "--list", CDPATH=tmp_path)
+    assert output.splitlines()[0].endswith("  corpus")
+    script = recipes.top / "data_prep" / "prepare_corpus.sh"
+    variables = processes.environment(CDPATH=tmp_path)
+    refused = processes.run("bash", script, "raw", "out", cwd=tmp_path, env=variables)
+    assert refused.stderr.splitlines()[0] == "error: raw/train.en is missing"
 
 
 def test_wrong_input_ends_with_one_line(recipes, prepared, tmp_path):
