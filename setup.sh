@@ -5,6 +5,7 @@
 #
 # Says what each step takes, and keeps pip's output in VENV/setup.log. Run again, it goes on.
 set -euo pipefail
+unset CDPATH # with it, cd prints where it went
 cd "$(dirname "${BASH_SOURCE[0]}")"
 VENV=${1:?usage: bash setup.sh VENV PYTHON}
 PYTHON=${2:?usage: bash setup.sh VENV PYTHON}

@@ -149,7 +149,8 @@ def attention_module(model: str, causal: bool) -> nn.Module:
 
 def stock_kernel(query: Tensor, key: Tensor, value: Tensor, *_, mask: Tensor | None) -> Tensor:
     """What fairseq's attention does between its projections: torch's fused attention."""
-    heads = (one.unflatten(0, (-1, HEADS)) for one in (query, key, value))  # B x heads x T x d
+    # B x heads x T x d
+    heads = (tensor.unflatten(0, (-1, HEADS)) for tensor in (query, key, value))
     fused = functional.scaled_dot_product_attention(*heads, attn_mask=mask, scale=1.0)
     return fused.flatten(0, 1)
 
@@ -437,7 +438,7 @@ def goal_rows(cells: dict[str, dict[int, dict]]) -> list[list[str]]:
 
 def plot(cells: dict[str, dict[int, dict]]) -> dict:
     """Speed relative to APE and peak memory by length, a column for each level."""
-    figure, axes = figures.subplots(*(2, len(cells)), figsize=(3.1 * len(cells), 5), squeeze=False)
+    figure, axes = figures.subplots(2, len(cells), figsize=(3.1 * len(cells), 5), squeeze=False)
     for column, (level, by_length) in zip(axes.T, cells.items(), strict=True):
         for model in measured_models(level, by_length):
             lengths = [length for length, cell in by_length.items() if model in cell]

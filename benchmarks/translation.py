@@ -132,13 +132,15 @@ def spent() -> tuple[float, float]:
     return times.elapsed, times.children_user + times.children_system
 
 
-def measure(tools: dict[str, Tool], inputs: tuple[Path, Path], one: tuple[Path, Path], rounds: int):
+def measure(
+    tools: dict[str, Tool], inputs: tuple[Path, Path], single: tuple[Path, Path], rounds: int
+):
     """Best seconds (clock, cores) of each tool and of its start, and its translations."""
     best: dict[tuple[str, str], list[float]] = {}
     outputs: dict[str, list[str]] = {}
     for _ in range(rounds):
         for name, tool in tools.items():
-            for paths, what in ((one, "start"), (inputs, "all")):
+            for paths, what in ((single, "start"), (inputs, "all")):
                 before = spent()
                 outputs[name] = tool(*paths)
                 now = [after - start for after, start in zip(spent(), before, strict=True)]
@@ -193,8 +195,8 @@ def main() -> None:
     text, raw = (args.data / part / args.setting for part in ("text", "reference"))
     with tempfile.TemporaryDirectory() as folder:
         scratch = Path(folder)
-        inputs, one = ((scratch / f"{n}-encoded", scratch / f"{n}-raw") for n in ("all", "one"))
-        for paths, count in ((inputs, args.sentences), (one, 1)):
+        inputs, single = ((scratch / f"{n}-encoded", scratch / f"{n}-raw") for n in ("all", "one"))
+        for paths, count in ((inputs, args.sentences), (single, 1)):
             head(text / f"{args.subset}.{langs[0]}", paths[0], count)
             head(raw / f"{args.subset}.{langs[0]}", paths[1], count)
             binarize(paths[0], args.data / "dict.txt", langs)
@@ -211,7 +213,7 @@ def main() -> None:
             name, _, checkpoint = model.partition("=")
             (scratch / name).mkdir()
             bench = Bench(Path(checkpoint).resolve(), args, scratch / name)
-            rows += report(name, measure(bench.tools, inputs, one, args.rounds), reference)
+            rows += report(name, measure(bench.tools, inputs, single, args.rounds), reference)
     if args.json:
         args.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
 

@@ -9,15 +9,18 @@ import time
 import urllib.error
 import urllib.request
 from pathlib import Path
+from typing import TypedDict
 
 from tqdm import tqdm
 
 from shape_fairseq.command_line import Parser
 from shape_fairseq.errors import UserError, run
 from shape_fairseq.files import PARTIAL, sha256
+from shape_fairseq.records import check, load_json
 
 log = logging.getLogger(__name__)
 
+WHAT = "a lock file: for each name its url, and perhaps its size and sha256"
 BLOCK = 1 << 16
 ATTEMPTS = 5
 TIMEOUT_SECONDS = 60
@@ -26,12 +29,22 @@ NO_NETWORK = (socket.gaierror, ConnectionRefusedError)
 INTERRUPTIONS = (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError)
 
 
+class _Address(TypedDict):
+    url: str
+
+
+class LockedFile(_Address, total=False):
+    """Where a file comes from, and how to know it; these are recorded at its first download."""
+
+    size: int
+    sha256: str
+
+
 def read_lock(lock: Path) -> dict[str, dict]:
     """The files of a lock file: name to url, and to size and sha256 once they are known."""
-    try:
-        return json.loads(lock.read_text(encoding="utf-8"))
-    except (FileNotFoundError, json.JSONDecodeError) as error:
-        raise UserError(f"{lock} is not a readable lock file: {error}") from error
+    files = load_json(lock, WHAT)
+    check(files, dict[str, LockedFile], lock, WHAT)
+    return files
 
 
 def record(lock: Path, name: str, path: Path) -> None:
@@ -94,9 +107,9 @@ def fetch(name: str, lock: Path, folder: Path, pause: float = 2.0) -> Path:
         try:
             transfer(expected["url"], part, name)
             break
-        except INTERRUPTIONS as error:
+        except (*INTERRUPTIONS, ValueError) as error:  # ValueError: it is no address at all
             reason = getattr(error, "reason", None) or error
-            wrong_address = isinstance(error, urllib.error.HTTPError) and error.code < 500
+            wrong_address = getattr(error, "code", 500) < 500 or isinstance(error, ValueError)
             final = wrong_address or isinstance(reason, NO_NETWORK)
             log.info("%s: attempt %d of %d: %s", name, attempt, ATTEMPTS, reason)
             if final or attempt == ATTEMPTS:

@@ -1,8 +1,10 @@
 # The stages that all prepare_*.sh scripts share; sourced, not run.
+# shellcheck shell=bash
 #
 # Every stage fills a folder $OUT/NAME.partial and renames it to $OUT/NAME when it is complete. So
 # what has its name is complete, running again skips it, and whatever a kill left is done again.
 set -euo pipefail
+unset CDPATH # with it, cd prints where it went
 
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 export PYTHONPATH="$HERE/..${PYTHONPATH:+:$PYTHONPATH}"

@@ -1,8 +1,10 @@
 # What all recipes share; sourced, not run.
+# shellcheck shell=bash
 #
 # The work is done by shape_fairseq/experiment: nothing that a file or the environment says is
 # evaluated by the shell.
 set -euo pipefail
+unset CDPATH # with it, cd prints where it went
 
 RECIPES=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 export PYTHONPATH="${RECIPES%/*}${PYTHONPATH:+:$PYTHONPATH}"

@@ -19,8 +19,6 @@ case $SETTING in
   vanilla | extrapolate | interpolate) ;;
   *) fail "SETTING must be vanilla, extrapolate or interpolate, not '$SETTING'" ;;
 esac
-# The sets that valid is made of.
-valid_subsets() { awk -F '\t' '$1 == "valid" { print $2 }' "$DATA/statistics/subsets.tsv"; }
 
 for shift in $SHIFTS; do
   [[ $shift =~ ^(0|[1-9][0-9]*)$ ]] || fail "SHIFTS must be whole numbers, not '$shift'"
@@ -30,13 +28,14 @@ RESULTS=$SAVE/results
 results=()
 for shift in $SHIFTS; do
   save=$SAVE/max-shift-$shift
-  result=$RESULTS/$SETTING-shape-k$shift-seed${SEED:-1}.json
   SAVE=$save MAX_SHIFT=$shift bash "$RECIPES/$SETTING.sh" shape
   # A dry run has no folder that could be evaluated.
-  if [[ ${DRY_RUN:-0} == 0 && ! -e $result ]]; then
-    SUBSETS=$(valid_subsets) RESULTS=$RESULTS bash "$RECIPES/evaluate.sh" "$save"
+  [[ ${DRY_RUN:-0} == 0 ]] || continue
+  results+=("$RESULTS/$("$PYTHON" -m shape_fairseq.evaluation.training_folder "$save")")
+  if [[ ! -e ${results[-1]} ]]; then
+    SUBSETS=$("$PYTHON" -m shape_fairseq.data_folder "$DATA" valid) RESULTS=$RESULTS \
+      bash "$RECIPES/evaluate.sh" "$save"
   fi
-  results+=("$result")
 done
-choice=("$PYTHON" -m shape_fairseq max-shift "${results[@]}")
-if [[ ${DRY_RUN:-0} == 0 ]]; then "${choice[@]}"; else printf '%s\n' "${choice[*]@Q}"; fi
+if [[ ${DRY_RUN:-0} != 0 ]]; then exit; fi
+"$PYTHON" -m shape_fairseq max-shift "${results[@]}"

@@ -32,6 +32,7 @@ GROUPS: dict[str, dict[str, tuple[str | None, str]]] = {
         "length-bleu": (".analysis.length_bleu", "figure 3: BLEU by source length"),
         "token-scores": (".analysis.token_scores", "figure 4: who scores gold tokens higher"),
         "speed": (".analysis.speed", "table 6: training and generation speed side by side"),
+        "compare": (".analysis.compare", "all models side by side, and which are told apart"),
         "report": (".analysis.report", "one HTML page with the claims and all of the above"),
     },
     "translate with a model": {

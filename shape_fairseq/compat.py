@@ -48,7 +48,7 @@ from fairseq.trainer import Trainer
 from torch import nn
 
 from . import checkpoints
-from .errors import OptionError, one_line
+from .errors import OptionError, UserError, one_line
 
 FAIRSEQ_VERSION = fairseq.__version__
 OFFICIAL = FAIRSEQ_VERSION == "0.12.2"  # else it is fairseq-fixed, for Python 3.11 and newer
@@ -165,7 +165,7 @@ def checked_checkpoints() -> list[Replacement]:
     def load_to_cpu(load):
         def load_checkpoint_to_cpu(path, *args, **kwargs):
             local_path = PathManager.get_local_path(path)
-            with _refusals(path):
+            with refusals(path):
                 checkpoints.check(local_path)
                 return load(path, *args, **kwargs)
 
@@ -173,14 +173,14 @@ def checked_checkpoints() -> list[Replacement]:
 
     def load_models(load):
         def load_model_ensemble_and_task(filenames, *args, **kwargs):
-            with _refusals(":".join(map(str, filenames))), checkpoints.no_larger_than(*filenames):
+            with refusals(":".join(map(str, filenames))), checkpoints.no_larger_than(*filenames):
                 return load(filenames, *args, **kwargs)
 
         return load_model_ensemble_and_task
 
     def make_criterion(build):
         def build_criterion(task, cfg, *args, **kwargs):  # fairseq-validate takes it from there
-            with _refusals("the criterion, of a checkpoint or of the options,"):
+            with refusals("the criterion, of a checkpoint or of the options,"):
                 return build(task, cfg, *args, **kwargs)
 
         return build_criterion
@@ -193,10 +193,12 @@ def checked_checkpoints() -> list[Replacement]:
 
 
 @contextmanager
-def _refusals(path: str) -> Iterator[None]:
+def refusals(path: str) -> Iterator[None]:
     """Turn every error within into one line that names the checkpoint."""
     try:
         yield
+    except UserError:
+        raise  # it is one line already
     except checkpoints.Refused as error:
         raise OptionError(f"{path} {error}") from error
     except OptionError as error:
@@ -268,7 +270,7 @@ def whole_checkpoint() -> list[Replacement]:
             default = cfg.restore_file == last.name and not trainer.checkpoint_suffix
             if default and trainer.data_parallel_rank == 0 and last.is_file():
                 _replace_if_broken(last)
-            with _refusals(str(last) if default else cfg.restore_file):
+            with refusals(str(last) if default else cfg.restore_file):
                 return load_checkpoint(cfg, trainer, *args, **kwargs)
 
         return load_whole_checkpoint

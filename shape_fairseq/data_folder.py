@@ -1,10 +1,6 @@
 """The folder that data_prep makes: what is in it, and under which names.
 
-For the shell:
-
-    python -m shape_fairseq.data_folder hash DATA         tells one data set from another
-    python -m shape_fairseq.data_folder languages DATA    source and target, for example: en de
-    python -m shape_fairseq.data_folder subsets DATA      the test sets that are made of no others
+For the shell, `python -m shape_fairseq.data_folder DATA valid` prints what valid is made of.
 """
 
 import dataclasses
@@ -16,6 +12,7 @@ from .errors import UserError, run
 from .files import read_lines, sha256
 
 SETTINGS = ("vanilla", "extrapolate", "interpolate")
+RECIPES = (*SETTINGS, "scaling_nmt")  # how a model may be trained
 SWAPPED = "swapped"  # the data-bin of table 1
 LANGUAGES = ("en", "de")  # of folders that do not say
 PARAMETERS = "parameters.txt"
@@ -36,11 +33,7 @@ def read_assignments(path: Path) -> dict[str, str]:
     """A file of NAME=VALUE lines, as data_prep and the recipes leave them."""
     if not path.is_file():
         raise UserError(f"{path} is missing: is {path.parent} the right folder?")
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path} is damaged: it is no text") from error
-    return dict(line.split("=", 1) for line in lines if "=" in line)
+    return dict(line.split("=", 1) for line in read_text(path) if "=" in line)
 
 
 def read_parameters(data: Path) -> dict[str, str]:
@@ -155,18 +148,13 @@ def read_text(path: Path) -> list[str]:
 def main() -> None:
     parser = Parser(
         prog="python -m shape_fairseq.data_folder",
-        description=__doc__.split("\n")[0],
-        example="languages runs/demo/data",
+        description="Print the test sets that a group is made of.",
+        example="runs/demo/data valid",
     )
-    parser.add_argument("what", choices=("hash", "languages", "subsets"))
     parser.add_argument("data", type=Path, help="the folder that data_prep made")
+    parser.add_argument("group", choices=("valid", "test"))
     args = parser.parse_args()
-    answers = {
-        "hash": data_hash,
-        "languages": lambda data: " ".join(languages(data)),
-        "subsets": lambda data: " ".join(read_subsets(data).names),
-    }
-    print(answers[args.what](args.data))
+    print(*read_subsets(args.data).groups.get(args.group, []))
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ def open_text(path: Path) -> BinaryIO:
 
 
 @contextmanager
-def _open_checked(path: Path) -> Iterator[BinaryIO]:
+def open_checked(path: Path) -> Iterator[BinaryIO]:
     """Open a text; one that is packed and damaged is named when its damage is met."""
     with open_text(path) as file:
         try:
@@ -43,7 +43,7 @@ def read_lines(path: Path) -> Iterator[bytes]:
     """The lines of a file, split at the line feed and at nothing else."""
     # Binary mode, because text mode also breaks lines at a lone carriage return, and
     # str.splitlines at U+2028 and others: either would shift source against target.
-    with _open_checked(path) as lines:
+    with open_checked(path) as lines:
         for line in lines:
             yield line.removesuffix(b"\n")
 
@@ -63,7 +63,7 @@ def read_pairs(source: Path, target: Path) -> Iterator[tuple[bytes, bytes]]:
 
 def count_lines(path: Path) -> int:
     """How many lines a file has."""
-    with _open_checked(path) as file:
+    with open_checked(path) as file:
         blocks = iter(lambda: file.read(1 << 20), b"")
         lines, last = 0, b"\n"
         for last in blocks:

@@ -17,6 +17,7 @@ class Model:
 
 
 CAPE_MAXIMA = {"--max-global-shift": 5.0, "--max-local-shift": 0.5, "--max-global-scale": 1.03}
+SHIFTS = {"--max-shift": 500, "--shift-warmup-updates": 0}
 T5_BUCKETS = {"--bias-buckets": 32, "--bias-max-distance": 128}
 
 # One line for each model. An option such as --max-shift is the variable MAX_SHIFT of the recipes.
@@ -24,7 +25,7 @@ MODELS = {
     model.name: model
     for model in (
         Model("ape", "APE", "transformer"),
-        Model("shape", "SHAPE", "transformer_shape", {"--max-shift": 500}),
+        Model("shape", "SHAPE", "transformer_shape", SHIFTS),
         Model("cape", "CAPE", "transformer_cape", CAPE_MAXIMA),
         Model("randomized", "randomized", "transformer_randomized", {"--position-range": 2048}),
         Model("rpe", "RPE", "transformer_rpe", {"--max-relative-distance": 16}),
@@ -43,6 +44,11 @@ def model_named(name: str) -> Model:
     return MODELS[name]
 
 
+def key_of(option: str) -> str:
+    """--max-shift is max_shift in an experiment file and in fairseq's namespaces."""
+    return option.strip("-").replace("-", "_")
+
+
 def variable_of(option: str) -> str:
     """--max-shift is MAX_SHIFT in the environment and in recipe.txt."""
-    return option.strip("-").replace("-", "_").upper()
+    return key_of(option).upper()

@@ -60,8 +60,8 @@ def check(value: Any, expected: Any, path: Path, what: str) -> None:
 def mismatch(value: Any, expected: Any, name: str = "") -> str | None:
     """What is wrong with a JSON value, or nothing: fields, lists and dictionaries are followed.
 
-    `expected` is a type as in an annotation: int, str | None, list[float], dict[str, int], a
-    dataclass or a TypedDict.
+    `expected` is a type as in an annotation: int, str | None, list[float], tuple[int, int],
+    dict[str, int], a dataclass or a TypedDict.
     """
     if expected is Any:
         return None
@@ -75,6 +75,13 @@ def mismatch(value: Any, expected: Any, name: str = "") -> str | None:
         return _wrong(value, list, name) or _first(
             mismatch(item, arguments[0], f"{name}[{index}]") for index, item in enumerate(value)
         )
+    if origin is tuple:  # JSON has lists only
+        if problem := _wrong(value, list, name):
+            return problem
+        if len(value) != len(arguments):
+            return f"{name} must be a list of {len(arguments)}"
+        pairs = enumerate(zip(value, arguments, strict=True))
+        return _first(mismatch(item, kind, f"{name}[{index}]") for index, (item, kind) in pairs)
     if origin is dict:
         return _wrong(value, dict, name) or _first(
             mismatch(item, arguments[1], f"{name}.{key}") for key, item in value.items()

@@ -47,20 +47,20 @@ def imports(name: str) -> set[str]:
     """The modules of the project that a module imports, wherever in its file."""
     path = MODULES[name]
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-    found = set()
+    imported = set()
     tree = ast.parse(path.read_text(encoding="utf-8"))
     for node in tree.body:
         if isinstance(node, ast.If) and getattr(node.test, "id", None) == "TYPE_CHECKING":
             node.body = []  # for type checkers only
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            imported |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             parents = package.split(".")[: len(package.split(".")) - node.level + 1]
             base = ".".join([*(parents if node.level else []), *filter(None, [node.module])])
             submodules = {f"{base}.{alias.name}" for alias in node.names} & MODULES.keys()
-            found |= submodules or {base}
-    return found & MODULES.keys()
+            imported |= submodules or {base}
+    return imported & MODULES.keys()
 
 
 def room(name: str) -> str:

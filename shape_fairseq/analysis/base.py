@@ -3,7 +3,7 @@
 import argparse
 import dataclasses
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from .. import data_folder, records
 from ..command_line import Parser, positive
@@ -11,7 +11,7 @@ from ..data_folder import SETTINGS
 from ..errors import UserError
 from ..evaluation import results
 from ..files import atomic_outputs, refuse_existing, sha256
-from .formats import RESULTS
+from .formats import RESULTS, Similarity
 
 PNG_AND_SVG = ("png", "svg")
 
@@ -141,12 +141,29 @@ def publish(out: Path, name: str, signature: dict, result: dict, figures: dict) 
 def read(path: Path) -> Record:
     """The JSON file of an analysis, with all that claims and the report need in it."""
     record = records.read(path, Record, "a result of an analysis")
-    if problem := records.mismatch(record.result, RESULTS.get(record.analysis, Any)):
+    problem = records.mismatch(record.result, RESULTS.get(record.analysis, Any))
+    if not problem and not record.result.get("models", True):
+        problem = "it has no models"
+    if not problem and record.analysis == "similarity":
+        problem = matrices_mismatch(cast(Similarity, record.result))
+    if problem:
         raise UserError(
             f"{path} is not as this shape-fairseq writes it ({problem}): delete it and run"
             f" shape-fairseq {record.analysis} again"
         )
     return record
+
+
+def matrices_mismatch(result: Similarity) -> str | None:
+    """What is wrong with the matrices, or nothing: each has a row and a column for an offset."""
+    square = [len(result["offsets"])] * len(result["offsets"])
+    for label, model in result["models"].items():
+        matrices = [matrix for layers in model["sequences"] for matrix in layers]
+        if not matrices or not all(model["sequences"]):
+            return f"models.{label}.sequences must not be empty"
+        if any([len(row) for row in matrix] != square for matrix in matrices):
+            return f"models.{label}.sequences must be matrices of offsets"
+    return None
 
 
 def trained_length(data: Path, setting: str) -> int | None:

@@ -193,11 +193,12 @@ def extrapolation(model: str) -> Callable[[Runs], Verdict]:
             models = result["models"]
             if model not in models or "ape" not in models:
                 continue
-            fields = models[model]["untrained_difference"]
-            ours, ape = (models[name]["untrained"] for name in (model, "ape"))
-            if fields is None or ours is None or ape is None:
+            if "untrained" not in models[model]["seeds"]:
                 continue
-            difference = Difference(**fields)
+            ours, ape = (
+                statistics.fmean(models[name]["seeds"]["untrained"]) for name in (model, "ape")
+            )
+            difference = Difference(**models[model]["differences"]["untrained"]["ape"])
             count = result["sequences"]["untrained"]
             measured = f"{label_title(model)} {ours:.2f}, APE {ape:.2f}: {interval(difference)}"
             measured += f", {count:,} sentences"

@@ -1,6 +1,9 @@
 """One look for all figures: the same colour for the same model everywhere."""
 
+from itertools import cycle
+
 from ..errors import UserError
+from ..model_names import MODELS
 
 try:
     import matplotlib
@@ -11,10 +14,10 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 from matplotlib.ticker import LogLocator, NullLocator  # noqa: F401 - for the analyses
 
-# Okabe and Ito's colours, which people with any colour vision can tell apart.
-COLOURS = {"ape": "#0072B2", "shape": "#D55E00", "rpe": "#009E73"}
-OTHER_COLOURS = ("#CC79A7", "#E69F00", "#56B4E9", "#000000")
-MARKERS = {"ape": "o", "shape": "s", "rpe": "^"}
+# Okabe and Ito's colours, which people with any colour vision can tell apart, with wine for yellow.
+PALETTE = ["#0072B2", "#D55E00", "#CC79A7", "#E69F00", "#009E73", "#56B4E9", "#000000", "#882255"]
+COLOURS = dict(zip(MODELS, cycle(PALETTE), strict=False))
+MARKERS = dict(zip(MODELS, cycle("osDv^PX*h"), strict=False))
 UNTRAINED = "#e4e4e4"
 EMPTY = "#f4f4f4"
 
@@ -39,12 +42,16 @@ plt.rcParams.update(STYLE)
 
 
 def colour(label: str, labels: list[str]) -> str:
-    """The model's colour; a second variant of a model gets one of its own."""
-    model = label.partition("-")[0]
-    first = next(name for name in labels if name.partition("-")[0] == model)
-    if model in COLOURS and label == first:
-        return COLOURS[model]
-    return OTHER_COLOURS[labels.index(label) % len(OTHER_COLOURS)]
+    """The model's colour; a second variant of a model gets one that no model here has."""
+    first: dict[str, str] = {}
+    for name in labels:
+        first.setdefault(name.partition("-")[0], name)
+    own = {name: COLOURS[model] for model, name in first.items() if model in COLOURS}
+    if label in own:
+        return own[label]
+    free = [colour for colour in PALETTE if colour not in own.values()] or PALETTE
+    others = [name for name in labels if name not in own]
+    return free[others.index(label) % len(free)]
 
 
 def marker(label: str) -> str:

@@ -2,6 +2,8 @@
 
 from typing import Any, TypedDict
 
+from ..evaluation.results import Separators
+
 Matrix = list[list[float]]  # offset x offset
 
 
@@ -20,6 +22,11 @@ class Orders(TypedDict):
     swapped: float
 
 
+class SeparatorsOfOrders(TypedDict):
+    original: Separators
+    swapped: Separators
+
+
 class Sentences(TypedDict):
     original: list[str]
     swapped: list[str]
@@ -28,7 +35,7 @@ class Sentences(TypedDict):
 class SwapOfModel(TypedDict):
     bleu: Orders
     drop: float
-    separators: dict[str, dict[str, int]]
+    separators: SeparatorsOfOrders
     sentences: Sentences
 
 
@@ -38,14 +45,19 @@ class Swap(TypedDict):
     models: dict[str, SwapOfModel]
 
 
+Part = str  # all, trained or untrained lengths
+
+
 class LengthBLEUOfModel(TypedDict):
-    all: float | None
-    untrained: float | None
-    untrained_difference: dict[str, Any] | None  # to APE: the fields of bootstrap.Difference
+    seeds: dict[Part, list[float]]  # BLEU of each seed; none of a part without sequences
+    # To the models before this one, of which APE is the first: the fields of bootstrap.Difference.
+    differences: dict[Part, dict[str, dict[str, Any]]]
 
 
 class LengthBLEU(TypedDict):
-    sequences: dict[str, int]
+    setting: str
+    trained_length: int | None
+    sequences: dict[Part, int]
     models: dict[str, LengthBLEUOfModel]
 
 
@@ -56,7 +68,7 @@ class Tally(TypedDict):
 
 class TokenScores(TypedDict):
     models: list[str]
-    by_sequence: dict[str, list[list[int]]]  # "rare": [[tokens, scored higher], ...]
+    by_sequence: dict[str, list[tuple[int, int]]]  # "rare": [(tokens, scored higher), ...]
     all: Tally
     trained: Tally
     untrained: Tally

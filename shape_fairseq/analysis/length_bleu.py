@@ -9,12 +9,16 @@ from ..command_line import positive
 from ..data_folder import dictionary_checksum, languages, read_text, text_path
 from ..errors import UserError
 from ..evaluation import bootstrap, metrics, results
+from ..evaluation.bootstrap import Scored
+from ..evaluation.cells import mean_cell
 from ..evaluation.results import Result, label_of, label_title
+from ..model_names import MODELS
 from . import base
 from .buckets import Buckets
 
 NAME = "length-bleu"
 BASELINE = "ape"
+MANY = 4  # models, beyond which a legend needs a place of its own
 FEWEST = 10  # sequences in the last bucket: BLEU of fewer says nothing
 
 Sequence = tuple[str, int]  # a subset and a place in it
@@ -34,7 +38,13 @@ def by_label(members: list[Result]) -> dict[str, list[Result]]:
     shapes = [label for label in labels if label.startswith("shape")]
     if len(shapes) == 1:  # one SHAPE needs no maximum shift to be told from the others
         labels = {("shape" if name in shapes else name): seeds for name, seeds in labels.items()}
-    return {name: labels[name] for name in sorted(labels, key=lambda name: (name != "ape", name))}
+    order = list(MODELS)  # APE is the first
+
+    def place(label: str) -> tuple[int, str]:
+        model = label.partition("-")[0]
+        return order.index(model) if model in order else len(order), label
+
+    return {name: labels[name] for name in sorted(labels, key=place)}
 
 
 def source_lengths(data: Path, result: Result) -> dict[Sequence, int]:
@@ -66,18 +76,27 @@ def bleu(seeds: list[Result], sequences: list[Sequence]) -> float | None:
     )
 
 
-def difference(
-    ours: list[Result], baseline: list[Result], sequences: list[Sequence]
-) -> dict[str, object] | None:
-    """BLEU of all seeds minus that of APE's on some sequences, and whether it may be chance."""
-    if not sequences:
-        return None
-    our_lines, their_lines = (
-        [{"some": lines_of(result.hypotheses, sequences)} for result in seeds]
-        for seeds in (ours, baseline)
-    )
-    references = {"some": lines_of(baseline[0].references, sequences)}
-    return dataclasses.asdict(bootstrap.compare_bleu(our_lines, their_lines, references))
+def resampled(seeds: list[Result], sequences: list[Sequence]) -> list[Scored]:
+    """BLEU of some sequences, and of resamples of them, for each seed."""
+    references = lines_of(seeds[0].references, sequences)
+    drawn = bootstrap.draws(len(sequences))
+    samples = [
+        bootstrap.BLEUSamples(lines_of(result.hypotheses, sequences), references, drawn)
+        for result in seeds
+    ]
+    return [(sample.score, sample.samples) for sample in samples]
+
+
+def compare(scored: dict[str, list[Scored]]) -> dict[str, dict[str, dict]]:
+    """Each model minus every one before it, and whether that may be chance."""
+    labels = list(scored)
+    return {
+        label: {
+            other: dataclasses.asdict(bootstrap.between_models(scored[label], scored[other]))
+            for other in labels[:place]
+        }
+        for place, label in enumerate(labels)
+    }
 
 
 def compute(
@@ -94,6 +113,12 @@ def compute(
     if trained is not None:
         for sequence, length in lengths.items():
             parts["trained" if length <= trained else "untrained"].append(sequence)
+    scored = {
+        part: {label: resampled(seeds, inside) for label, seeds in labels.items()}
+        for part, inside in parts.items()
+        if inside
+    }
+    differences = {part: compare(models) for part, models in scored.items()}
     return {
         "setting": members[0].setting,
         "trained_length": trained,
@@ -106,12 +131,11 @@ def compute(
         "sequences": {part: len(inside) for part, inside in parts.items()},
         "models": {
             label: {
-                "seeds": len(seeds),
                 "bleu": [bleu(seeds, inside) for inside in in_bucket],
-                **{part: bleu(seeds, inside) for part, inside in parts.items()},
-                "untrained_difference": None
-                if label == BASELINE
-                else difference(seeds, labels[BASELINE], parts["untrained"]),
+                "seeds": {
+                    part: [score for score, _ in models[label]] for part, models in scored.items()
+                },
+                "differences": {part: models[label] for part, models in differences.items()},
             }
             for label, seeds in labels.items()
         },
@@ -142,8 +166,9 @@ def plot(result: dict) -> dict:
 
     buckets, models = result["buckets"], result["models"]
     labels = list(models)
+    many = len(labels) > MANY
     figure, (improvement, absolute) = figures.subplots(
-        2, 1, figsize=(max(5.5, 0.75 * len(buckets)), 5.4), sharex=True
+        2, 1, figsize=(max(5.5, 0.75 * len(buckets)), 7.2 if many else 5.4), sharex=True
     )
     others = [label for label in labels if label != BASELINE]
     filled = [place for place, bucket in enumerate(buckets) if bucket["sequences"]]
@@ -176,7 +201,11 @@ def plot(result: dict) -> dict:
         axis.grid(axis="y")
         axis.margins(y=0.15)
         _shade_untrained(axis, buckets, figures.UNTRAINED)
-        axis.legend(ncols=len(labels))
+        # There is no improvement without another model.
+        if not many and axis.get_legend_handles_labels()[0]:
+            axis.legend(ncols=len(labels))
+    if many:  # one legend for both, beside nothing that it could hide
+        figure.legend(*absolute.get_legend_handles_labels(), loc="outside lower center", ncols=4)
     return {NAME: figure}
 
 
@@ -221,7 +250,5 @@ def main(arguments: list[str]) -> None:
     result = compute(members, args.data, trained, args.width)
     base.publish(args.out, NAME, signature, result, plot(result))
     for label, scores in result["models"].items():
-        parts = ", ".join(
-            f"{part} {scores[part]:.2f}" for part in result["sequences"] if scores[part] is not None
-        )
+        parts = ", ".join(f"{part} {mean_cell(bleu)}" for part, bleu in scores["seeds"].items())
         print(f"{label_title(label)}: BLEU {parts}")

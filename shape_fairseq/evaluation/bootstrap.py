@@ -14,6 +14,7 @@ CHANCE = 0.05
 FEWEST_SEEDS = 3  # from which their spread says something
 
 Texts = dict[str, list[str]]  # lines by test set
+Scored = tuple[float, np.ndarray]  # a score and resamples of it
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,6 +104,17 @@ def _t_quantile(freedom: int) -> float:
     return high
 
 
+def holm(p_values: Sequence[float]) -> list[float]:
+    """The p-values of many questions at once: raised so far that one false alarm among all of
+    them is as unlikely as it was for each alone (Holm, 1979).
+    """
+    raised, highest = [1.0] * len(p_values), 0.0
+    for rank, place in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[place]))
+        raised[place] = highest
+    return raised
+
+
 class BLEUSamples:
     """BLEU of one text, and of the resamples of its sentences."""
 
@@ -122,16 +134,20 @@ def compare_bleu(
     """Macro-averaged BLEU of one model's seeds minus that of another's."""
     drawn = {subset: draws(len(lines), samples) for subset, lines in references.items()}
 
-    def macro(texts: Texts) -> tuple[float, np.ndarray]:
+    def macro(texts: Texts) -> Scored:
         sets = [BLEUSamples(texts[name], references[name], drawn[name]) for name in references]
         return (
             statistics.fmean(test_set.score for test_set in sets),
             np.mean([test_set.samples for test_set in sets], axis=0),
         )
 
-    our_seeds, their_seeds = map(macro, ours), map(macro, theirs)
-    our_scores, our_samples = zip(*our_seeds, strict=True)
-    their_scores, their_samples = zip(*their_seeds, strict=True)
+    return between_models([*map(macro, ours)], [*map(macro, theirs)])
+
+
+def between_models(ours: Sequence[Scored], theirs: Sequence[Scored]) -> Difference:
+    """The mean of one model's seeds minus that of another's: the spread of three, or bootstrap."""
+    our_scores, our_samples = zip(*ours, strict=True)
+    their_scores, their_samples = zip(*theirs, strict=True)
     if min(len(ours), len(theirs)) >= FEWEST_SEEDS:
         return between_seeds(our_scores, their_scores)
     return from_samples(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import ClassVar, TypedDict
 
 from .. import records
+from ..errors import UserError
 from ..files import atomic_outputs
 from ..model_names import MODELS
 
@@ -17,6 +18,7 @@ ALL = "average"  # the macro average of all newstests
 BLEU, CHRF, TER = "BLEU", "chrF2", "TER"
 LOWERCASED_TOKENIZED = "lowercased tokenized BLEU"
 PAPERS_MAX_SHIFT = 500
+WHAT = "a result of recipes/evaluate.sh"
 PACKAGES = ("fairseq", "fairseq-fixed", "torch", "sacrebleu", "sacremoses", "shape-fairseq")
 
 Variant = tuple[str, int | None]  # a model, and SHAPE's K where it is not the paper's
@@ -30,6 +32,17 @@ class Training(TypedDict):
     seconds: float
     parameters: int
     hardware: str
+
+
+class Separators(TypedDict):
+    """How many <sep> are missing or too many, and in how many sequences."""
+
+    sequences: int
+    expected: int
+    missing: int
+    extra: int
+    sequences_with_missing: int
+    sequences_with_extra: int
 
 
 class Signature(TypedDict):
@@ -54,7 +67,7 @@ class Result:
     max_shift: int | None
     groups: dict[str, list[str]]  # "valid": ["newstest2010", ...]
     bleu: dict[str, Scores]  # "as_in_paper": {"newstest2010": 24.22, ...}
-    separators: dict[str, dict[str, int]]
+    separators: dict[str, Separators]
     training: Training
     signature: Signature
     hypotheses: dict[str, list[str]]
@@ -116,7 +129,15 @@ def write(result: Result, path: Path) -> None:
 
 def read(path: Path) -> Result:
     """Read a result file."""
-    return records.read(path, Result, "a result of recipes/evaluate.sh")
+    result = records.read(path, Result, WHAT)
+    for name in ("updates", "seconds"):
+        if not result.training[name] > 0:
+            raise UserError(f"{path} is not {WHAT}: training.{name} must be more than 0")
+    for subset in result.hypotheses.keys() | result.references.keys():
+        numbers = {len(part.get(subset, [])) for part in (result.hypotheses, result.references)}
+        if len(numbers) > 1 or 0 in numbers:
+            raise UserError(f"{path} is not {WHAT}: {subset} must have a reference for each line")
+    return result
 
 
 def versions() -> dict[str, str]:

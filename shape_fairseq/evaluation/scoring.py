@@ -16,7 +16,17 @@ from ..text.separator import JOIN, split_joined
 from ..text.tokenizer import tokenize
 from . import metrics, results, training_folder
 from .metrics import Metric
-from .results import AS_IN_PAPER, BLEU, CHRF, LOWERCASED_TOKENIZED, SPLIT, TER, Result, Scores
+from .results import (
+    AS_IN_PAPER,
+    BLEU,
+    CHRF,
+    LOWERCASED_TOKENIZED,
+    SPLIT,
+    TER,
+    Result,
+    Scores,
+    Separators,
+)
 
 Sequences = list[list[str]]  # the sentences of every sequence
 
@@ -46,7 +56,7 @@ def aligned(sentences: list[str], wanted: int) -> list[str]:
     return [*sentences[: wanted - 1], " ".join(sentences[wanted - 1 :]), *missing][:wanted]
 
 
-def count_separators(hypotheses: Sequences, references: Sequences) -> dict[str, int]:
+def count_separators(hypotheses: Sequences, references: Sequences) -> Separators:
     """How many <sep> are missing or too many, and in how many sequences."""
     surplus = [len(ours) - len(theirs) for ours, theirs in zip(hypotheses, references, strict=True)]
     return {

@@ -1,20 +1,16 @@
 """The folder of a training: what the recipes and fairseq leave in it, and under which names.
 
-For the shell:
-
-    python -m shape_fairseq.evaluation.training_folder result SAVE       the result file's name
-    python -m shape_fairseq.evaluation.training_folder average SAVE N    the average of the last N
-    python -m shape_fairseq.evaluation.training_folder search            --beam 4 --lenpen 0.6 ...
+For the shell, `python -m shape_fairseq.evaluation.training_folder SAVE` prints its result's name.
 """
 
 import dataclasses
 import re
 from pathlib import Path
 
-from ..command_line import Parser, positive
-from ..data_folder import data_hash, read_assignments
+from ..command_line import Parser
+from ..data_folder import RECIPES, data_hash, read_assignments, read_text
 from ..errors import UserError, run
-from ..search import Search
+from ..model_names import MODELS
 
 RECIPE = "recipe.txt"
 HARDWARE = "hardware.txt"
@@ -50,6 +46,10 @@ def read_recipe(save: Path) -> Recipe:
     for name in REQUIRED:
         if name not in values:
             raise UserError(f"{path} lacks {name}: it is damaged, or no file of a recipe")
+    # They become names of files.
+    for name, known in (("SETTING", RECIPES), ("MODEL", MODELS)):
+        if values[name] not in known:
+            raise UserError(f"{path}: {name} must be one of {', '.join(known)}")
     return Recipe(
         setting=values["SETTING"],
         model=values["MODEL"],
@@ -78,7 +78,7 @@ def read_hardware(save: Path) -> str:
     path = save / HARDWARE
     if not path.is_file():
         raise UserError(f"{path} is missing: the recipes write it when a training starts")
-    return path.read_text(encoding="utf-8").strip()
+    return " ".join(read_text(path))
 
 
 def completed_updates(save: Path) -> int | None:
@@ -86,7 +86,7 @@ def completed_updates(save: Path) -> int | None:
     path = save / COMPLETED_UPDATES
     if not path.exists():
         return None
-    text = path.read_text(encoding="utf-8").strip()
+    text = "".join(read_text(path)).strip()
     if not re.fullmatch(r"\d{1,18}", text, re.ASCII):
         raise UserError(f"{path} holds no number: delete it and train again")
     return int(text)
@@ -134,24 +134,11 @@ def result_name(setting: str, model: str, max_shift: int | None, seed: int) -> s
 def main() -> None:
     parser = Parser(
         prog="python -m shape_fairseq.evaluation.training_folder",
-        description=__doc__.split("\n")[0],
-        example="result runs/demo/checkpoints/interpolate-ape-seed1",
+        description="Print the name of the result file of a training.",
+        example="runs/demo/checkpoints/interpolate-ape-seed1",
     )
-    questions = parser.add_subparsers(dest="what", required=True, metavar="WHAT")
-    questions.add_parser("result", help="the name of the result file").add_argument(
-        "save", type=Path
-    )
-    average = questions.add_parser("average", help="the path of the averaged checkpoint")
-    average.add_argument("save", type=Path)
-    average.add_argument("number", type=positive)
-    questions.add_parser("search", help="the options of fairseq-generate's search")
-    args = parser.parse_args()
-    if args.what == "result":
-        print(read_recipe(args.save).result_name)
-    elif args.what == "average":
-        print(average_path(args.save, args.number))
-    else:
-        print(*Search().options())
+    parser.add_argument("save", type=Path, help="the folder of the training")
+    print(read_recipe(parser.parse_args().save).result_name)
 
 
 if __name__ == "__main__":

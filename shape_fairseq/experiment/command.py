@@ -8,21 +8,31 @@ import signal
 import sys
 from pathlib import Path
 
+from .. import records
 from ..command_line import Parser
+from ..data_folder import SETTINGS
 from ..errors import UserError
-from ..files import PARTIAL
+from ..evaluation.training_folder import COMPLETED_UPDATES
 from . import description
 from .description import Experiment
 from .jobs import Job, run_jobs
 from .locking import lock_folder
 from .plan import TOP, Plan, common_variables, job_environment
 from .progress import Progress
-from .training import count_gpus
-from .variables import Variables
+from .training import count_gpus, write_lines
+from .variables import Variables, fairseq_path
 
 # What may change from one start to the next: it adds jobs, or moves them, and changes no result.
 FREE = ("name", "settings", "models", "seeds", "analysis.names", "cluster.")
 DESCRIPTION = "experiment.json"
+FORMAT = 1
+# What there is in the folder once the values of a section of the file have been used.
+MADE_WITH = {
+    "corpus": f"data/{SETTINGS[0]}",
+    "training": f"checkpoints/{{setting}}-*/{COMPLETED_UPDATES}",
+    "translation": "results/*.json",
+    "analysis": "analysis/**/*.json",
+}
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
@@ -57,9 +67,7 @@ def main(arguments: list[str]) -> None:
     experiment = description.load(args.file, [*args.set, *chosen])
     if not (TOP / "recipes" / "vanilla.sh").exists():
         raise UserError(f"{TOP} has no recipes: run experiments from a clone of the project")
-    out = (args.out or Path("runs") / experiment.name).resolve()
-    if ":" in str(out):
-        raise UserError(f"--out {out} has a colon, which fairseq takes for several paths")
+    out = fairseq_path("--out", str((args.out or Path("runs") / experiment.name).resolve()))
     dry_run = args.dry_run or args.list
     present = gpus_here(experiment, dry_run)
     gpus = experiment.cluster.gpus
@@ -74,7 +82,7 @@ def main(arguments: list[str]) -> None:
         show_list(jobs)
     else:
         with lock_folder(out, "another experiment"):
-            remember(experiment, out, jobs)
+            remember(experiment, out)
             start(experiment, out, jobs, job_environment(os.environ, gpus), present)
 
 
@@ -93,7 +101,7 @@ def show_list(jobs: list[Job]) -> None:
     print(f"{len(done)} of {len(jobs)} done")
 
 
-def remember(experiment: Experiment, out: Path, jobs: list[Job]) -> None:
+def remember(experiment: Experiment, out: Path) -> None:
     """One folder holds one experiment; more settings, models, seeds or analyses may be added."""
     path = out / DESCRIPTION
     values = {
@@ -102,22 +110,23 @@ def remember(experiment: Experiment, out: Path, jobs: list[Job]) -> None:
         if not key.startswith(FREE) and value_matters(key, experiment)
     }
     kept = {}
-    # As long as nothing was made, nothing is bound to values that turn out to be wrong.
-    if path.exists() and any(job.is_done() for job in jobs):
-        try:
-            kept = json.loads(path.read_text(encoding="utf-8"))
-            differences = [key for key in values if key in kept and kept[key] != values[key]]
-        except (ValueError, TypeError):
-            raise UserError(f"{path} is damaged: choose another --out") from None
-        if differences:
-            first = differences[0]
+    if path.exists():
+        kept = records.load_json(path, "the description of an experiment")
+        records.check_format(kept, FORMAT, path, "the description of an experiment")
+    for key, value in values.items():
+        if kept.get(key, value) != value and something_depends_on(key, out):
             raise UserError(
-                f"{out} was made with {first} = {json.dumps(kept[first])}, not"
-                f" {json.dumps(values[first])}: use that or another --out"
+                f"{out} was made with {key} = {json.dumps(kept[key])}, not"
+                f" {json.dumps(value)}: use that or another --out"
             )
-    partial = Path(f"{path}{PARTIAL}")
-    partial.write_text(json.dumps(kept | values, indent=1) + "\n", encoding="utf-8")
-    os.replace(partial, path)
+    write_lines(path, json.dumps({records.FORMAT: FORMAT} | kept | values, indent=1))
+
+
+def something_depends_on(key: str, out: Path) -> bool:
+    """Whether there is something that was made with this value; until then it may be put right."""
+    section, _, rest = key.partition(".")
+    setting = rest.partition(".")[0] if "." in rest else "*"
+    return any(out.glob(MADE_WITH[section].format(setting=setting)))
 
 
 def value_matters(key: str, experiment: Experiment) -> bool:

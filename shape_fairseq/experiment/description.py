@@ -10,19 +10,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from .. import data_folder
+from ..data_folder import RECIPES, SETTINGS
 from ..errors import UserError
-from ..model_names import MODELS
+from ..model_names import MODELS, key_of
 from ..search import Search
-from .variables import shell_words
+from .variables import LARGEST_SEED, fairseq_path, shell_words
 
 try:
     import tomllib
 except ModuleNotFoundError:  # Python 3.10
     import tomli as tomllib
 
-SETTINGS = (*data_folder.SETTINGS, "scaling_nmt")
 ANALYSES = ("token-scores", "length-bleu", "curves", "speed", "similarity", "swap", "lengths")
+LARGEST_NUMBER = 10**12 - 1  # what data_prep takes, too
 TYPE_NAMES = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
 
 
@@ -52,7 +52,7 @@ class Corpus:
     source_lang: str = key("en", "the language to translate from")
     target_lang: str = key("de", "the language to translate into")
     raw: str | None = key(None, "the folder of the texts, instead of a download")
-    seed: int | None = key(None, "demo: of the corpus; no other key changes it", 1)
+    seed: int | None = key(None, "demo: of the corpus; no other key changes it", 1, LARGEST_SEED)
     train_pairs: int | None = key(None, "demo: sentence pairs to train on", 1)
     valid_pairs: int | None = key(None, "demo: sentence pairs to validate on", 1)
     test_pairs: int | None = key(None, "demo: sentence pairs to test on", 1)
@@ -65,8 +65,23 @@ class Corpus:
     max_positions: int | None = key(None, "longest sequence to validate and test on, subwords", 1)
 
 
+ModelOptions = dataclasses.make_dataclass(
+    "ModelOptions",
+    [
+        (
+            key_of(option),
+            type(default) | None,
+            key(None, f"{model.title}'s {option} ({default})", 0),
+        )
+        for model in MODELS.values()
+        for option, default in model.options.items()
+    ],
+    frozen=True,
+)
+
+
 @dataclass(frozen=True)
-class Cell:
+class Cell(ModelOptions):  # type: ignore[misc, valid-type]
     """The trainings on one setting."""
 
     updates: int | None = key(None, "updates of a training", 1)
@@ -76,7 +91,7 @@ class Cell:
         None, "a learning rate that falls to zero from this, not the recipe's schedule", 0, 1
     )
     models: list[str] | None = key(None, "instead of the experiment's", choices=tuple(MODELS))
-    seeds: list[int] | None = key(None, "instead of the experiment's", 1)
+    seeds: list[int] | None = key(None, "instead of the experiment's", 1, LARGEST_SEED)
     options: str = key("", "more options of fairseq-train on this setting, as a shell reads them")
 
 
@@ -112,7 +127,7 @@ class Translation:
 
 @dataclass(frozen=True)
 class Analysis:
-    """The figures and tables besides BLEU; they take the models of the first seed."""
+    """The figures and tables besides BLEU; length-bleu takes all seeds, the others the first."""
 
     names: list[str] | None = key(None, "which analyses (all that suit)", choices=ANALYSES)
     swapped_sequences: int = key(500, "sequences in which sentences are swapped", 1)
@@ -137,9 +152,9 @@ class Experiment:
     """A whole experiment, from raw text to report.html."""
 
     name: str = key("experiment", "names the folder runs/NAME if --out is not given")
-    settings: list[str] = key([*SETTINGS[:3]], "which cells of table 2", choices=SETTINGS)
+    settings: list[str] = key([*SETTINGS], "which cells of table 2", choices=RECIPES)
     models: list[str] = key(["ape", "shape", "rpe"], "which models", choices=tuple(MODELS))
-    seeds: list[int] = key([1], "of the trainings; they change nothing else", 1)
+    seeds: list[int] = key([1], "of the trainings; they change nothing else", 1, LARGEST_SEED)
     corpus: Corpus = field(default_factory=Corpus)
     training: Training = field(default_factory=Training)
     translation: Translation = field(default_factory=Translation)
@@ -155,6 +170,16 @@ class Experiment:
     def seeds_of(self, setting: str) -> list[int]:
         return self.cell(setting).seeds or self.seeds
 
+    def save_every(self, setting: str) -> int | None:
+        """The updates between two checkpoints, unless that is the recipe's."""
+        saves = self.training.saves
+        return -(-self.cell(setting).updates // saves) if saves else None
+
+    def checkpoints_saved(self, setting: str) -> int | None:
+        """How many checkpoints a training leaves, unless the recipe says it."""
+        interval = self.save_every(setting)
+        return self.cell(setting).updates // interval if interval else None
+
 
 def load(path: Path, overrides: list[str]) -> Experiment:
     """Read and check a file; `overrides` are like training.interpolate.updates=2000."""
@@ -164,7 +189,7 @@ def load(path: Path, overrides: list[str]) -> Experiment:
         raise UserError(f"the experiment file {path} is missing") from None
     except UnicodeDecodeError:
         raise UserError(f"{path} is no UTF-8 text") from None
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise UserError(f"{path}: {error}") from error
     for override in overrides:
         _set(table, override)
@@ -183,7 +208,7 @@ def _set(table: dict, override: str) -> None:
     *sections, last = name.strip().split(".")
     try:
         value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (tomllib.TOMLDecodeError, RecursionError):
         value = text  # a text needs no quotes, which a shell would take away
     for section in sections:
         table = table.setdefault(section, {})
@@ -237,6 +262,8 @@ def _value(hint: Any, value: object, path: str, limits: typing.Mapping) -> Any:
         raise UserError(f"{path} must be at least {limits['minimum']}, not {value}")
     if limits["maximum"] is not None and not value <= limits["maximum"]:
         raise UserError(f"{path} must be at most {limits['maximum']}, not {value}")
+    if isinstance(value, int | float) and not abs(value) <= LARGEST_NUMBER:
+        raise UserError(f"{path} must be a number up to {LARGEST_NUMBER:,}, not {value}")
     if isinstance(value, str) and re.search(r"[\0\n]", value) and not path.endswith("options"):
         raise UserError(f"{path} must be one line of text")
     return value
@@ -271,6 +298,19 @@ def _check_together(experiment: Experiment) -> None:
     for setting in experiment.settings:
         if experiment.cell(setting).updates is None:
             raise UserError(f"training.{setting}.updates is missing")
+        saved, average = experiment.checkpoints_saved(setting), experiment.translation.average
+        if saved is not None and saved < average:
+            raise UserError(
+                f"translation.average is {average}, but with training.saves ="
+                f" {experiment.training.saves} a training on {setting} saves {saved} checkpoints"
+            )
+    training, ranks = experiment.training, max(experiment.cluster.gpus or 1, 1)
+    held = training.max_tokens and training.max_tokens * ranks
+    if training.batch_tokens and held and training.batch_tokens % held:
+        raise UserError(
+            "training.batch_tokens must be a multiple of training.max_tokens"
+            f" ({training.max_tokens}) times the GPUs ({ranks}), not {training.batch_tokens}"
+        )
     if experiment.cluster.kind == "slurm" and experiment.cluster.gpus is None:
         raise UserError("cluster.gpus is missing: the GPUs of a training on SLURM, 0 for the CPU")
     corpus = experiment.corpus
@@ -284,8 +324,7 @@ def _check_together(experiment: Experiment) -> None:
             raise UserError(f"corpus.{name} must be a language such as en, not {language!r}")
     if corpus.kind in ("folder", "prepared") and not corpus.raw:
         raise UserError(f"corpus.raw is missing: the folder of a corpus of kind {corpus.kind}")
-    if corpus.raw and ":" in corpus.raw:
-        raise UserError("corpus.raw must be a path without colons, which fairseq takes for several")
+    fairseq_path("corpus.raw", corpus.raw or "")
 
 
 def flat(part: object, prefix: str = "") -> Iterator[tuple[str, Any]]:

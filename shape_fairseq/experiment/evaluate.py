@@ -24,7 +24,7 @@ from ..evaluation.training_folder import (
 from ..search import Search
 from .locking import lock_folder
 from .training import PACKAGE, command_path, count_gpus, data_folder, log
-from .variables import Variables
+from .variables import Variables, fairseq_path
 
 VARIABLES = ("DATA", "RESULTS", "AVERAGE", "BEAM", "LENPEN", "SUBSETS", "MAX_TOKENS", "GPUS")
 VARIABLES += ("FP16", "GENERATE_EXTRA", "LOWERCASED_TOKENIZED", "UNFINISHED", "DRY_RUN")
@@ -112,15 +112,19 @@ class Evaluation:
             for words in (self.averaging(), *translations, self.scoring()):
                 print(shlex.join(words))
             return
-        with lock_folder(self.generated, "another evaluation"):
+        self.generated.mkdir(parents=True, exist_ok=True)
+        # Of all evaluations of this training: they share its average. The processes that are
+        # started inherit it: what a kill of this one leaves alone still writes to its files.
+        with lock_folder(self.generated.parent, "another evaluation") as lock:
+            options = {"pass_fds": [lock.fileno()]}
             if not self.checkpoint.exists():
-                check(self.averaging())
+                check(self.averaging(), **options)
             for subset in self.subsets:
-                self._translate(subset)
-            check(self.scoring())
+                self._translate(subset, **options)
+            check(self.scoring(), **options)
         log(f"written: {self.result}")
 
-    def _translate(self, subset: str) -> None:
+    def _translate(self, subset: str, **options) -> None:
         """The output appears under its name only when it is complete."""
         output = self.generated / f"{subset}.txt"
         if output.exists():
@@ -129,7 +133,8 @@ class Evaluation:
         partial, logged = Path(f"{output}.partial"), Path(f"{output}.log")
         log(f"{subset}: translating (log: {logged})")
         with open(partial, "wb") as translations, open(logged, "wb") as errors:
-            result = subprocess.run(self.translation_of(subset), stdout=translations, stderr=errors)
+            words = self.translation_of(subset)
+            result = subprocess.run(words, stdout=translations, stderr=errors, **options)
         if result.returncode:
             lines = logged.read_text(encoding="utf-8", errors="replace").split("\n")
             reason = next((line for line in reversed(lines) if line.strip()), "without a word")
@@ -137,15 +142,15 @@ class Evaluation:
         os.replace(partial, output)
 
 
-def check(words: list[str]) -> None:
+def check(words: list[str], **options) -> None:
     """Run a command of ours, which tells its own errors."""
-    status = subprocess.run(words).returncode
+    status = subprocess.run(words, **options).returncode
     if status:
         sys.exit(status if status > 0 else 128 - status)
 
 
 def main() -> None:
-    Evaluation(Path(sys.argv[1]), Variables(os.environ)).start()
+    Evaluation(fairseq_path("SAVE", sys.argv[1]), Variables(os.environ)).start()
 
 
 if __name__ == "__main__":

@@ -9,9 +9,9 @@ from pathlib import Path
 from ..data_folder import SETTINGS, SUBSETS, SWAPPED
 from ..errors import UserError
 from ..evaluation.training_folder import COMPLETED_UPDATES, LOG, average_name, result_name
-from ..model_names import MODELS, variable_of
+from ..model_names import MODELS, key_of, variable_of
 from . import evaluate, training
-from .description import ANALYSES, Experiment
+from .description import ANALYSES, Experiment, Translation
 from .jobs import Job
 from .training import PACKAGE
 from .variables import shell_words
@@ -153,10 +153,14 @@ class Plan:
             variables["BATCH_TOKENS"] = options.batch_tokens
         if options.max_tokens:
             variables["MAX_TOKENS"] = options.max_tokens
-        if options.saves:
-            variables["SAVE_EVERY"] = -(-parts.updates // options.saves)
-        if model == "shape":
-            variables["MAX_SHIFT"] = parts.max_shift if shift is None else shift
+        if interval := experiment.save_every(setting):
+            variables["SAVE_EVERY"] = interval
+        for option in MODELS[model].options:
+            value = getattr(parts, key_of(option))
+            if value is not None:
+                variables[variable_of(option)] = value
+        if shift is not None:
+            variables["MAX_SHIFT"] = shift
         variables["EXTRA"] = shlex.join(self._extra(setting))
         title = MODELS[model].title
         if shift is not None:
@@ -200,6 +204,9 @@ class Plan:
         """Options of fairseq-train that the recipe does not have."""
         parts, options = self.experiment.cell(setting), self.experiment.training
         extra = shell_words(options.options)
+        average = self.experiment.translation.average
+        if average > Translation.average:  # the recipes keep so many checkpoints
+            extra += ["--keep-interval-updates", str(average)]
         if options.saves:
             # Small data has many short epochs: validate and save now and then, not after each.
             extra += f"--validate-interval {parts.updates} --save-interval {parts.updates}".split()
@@ -268,16 +275,18 @@ class Plan:
         return not lacking
 
     def _analyse_setting(self, name: str, setting: str) -> None:
-        """The models of the first seed side by side."""
-        seed, options = self.experiment.seeds_of(setting)[0], self.experiment.analysis
+        """The models side by side: scores of all seeds, otherwise the first."""
+        seeds, options = self.experiment.seeds_of(setting), self.experiment.analysis
         models = self.experiment.models_of(setting)
         if name in COMPARE_SHAPE_WITH_APE:
             models = [model for model in models if model in ("ape", "shape")]
-        cells = {model: self.cell(setting, model, seed) for model in models}
+        cells = {model: self.cell(setting, model, seeds[0]) for model in models}
+        needed = list(cells.values())
         if name == "curves":
-            words = [*map(self.save, cells.values())]
+            words = [*map(self.save, needed)]
         elif name == "length-bleu":
-            words = [*map(self.result, cells.values())]
+            needed = [self.cell(setting, model, seed) for seed in seeds for model in models]
+            words = [*map(self.result, needed)]
         else:
             words = [f"{model}={self.average(setting, cell)}" for model, cell in cells.items()]
         if name in ("speed", "similarity", "token-scores"):
@@ -294,7 +303,7 @@ class Plan:
         if name != "curves":
             words += ["--data", self.data]
         kind = "train" if name == "curves" else "evaluate"
-        needs = [f"{kind}-{cell}" for cell in cells.values()]
+        needs = [f"{kind}-{cell}" for cell in needed]
         title = f"{ANALYSIS_TITLES[name]}, {setting.upper()}"
         self._add_analysis(name, setting, words, title, needs)
 

@@ -29,13 +29,15 @@ from ..evaluation.training_folder import (
 from ..files import PARTIAL
 from ..model_names import Model, model_named, variable_of
 from .locking import lock_folder
-from .variables import Variables
+from .variables import LARGEST_SEED, Variables
 
 PACKAGE = Path(__file__).resolve().parents[1]
 # A small model for a look on a CPU; it changes no more than it must.
 TINY = {"--max-tokens": 4000, "--update-freq": 1, "--max-update": 500}
 TINY |= {"--lr": 0.003, "--warmup-updates": 100}
 FINETUNE = "--finetune-from-model"
+# What a training and its evaluation leave. A person may have deleted the large files among it.
+LEFT_BEHIND = ("checkpoint*.pt", "average-*.pt", COMPLETED_UPDATES, "generated/*/*")
 # What a recipe reads from the environment, besides the options of the models.
 VARIABLES = (
     *("DATA", "SAVE", "SEED", "UPDATES", "SAVE_EVERY", "BATCH_TOKENS", "MAX_TOKENS", "EXTRA"),
@@ -137,7 +139,7 @@ class Training:
         self.setting, self.model = setting, model
         self.dry_run = variables.switch("DRY_RUN")
         self.size = variables.text("ARCH_SIZE", "base")
-        self.seed = variables.whole_number("SEED", 1)
+        self.seed = variables.whole_number("SEED", 1, maximum=LARGEST_SEED)
         self.extra = variables.words("EXTRA")
         self.data = data_folder(variables, "data" if self.dry_run else "")
         self.save = variables.folder("SAVE", f"checkpoints/{setting}-{model.name}-seed{self.seed}")
@@ -274,7 +276,7 @@ class Training:
     def _remember(self) -> None:
         """One folder holds the training of one model; a rerun resumes it."""
         path, recipe = self.save / RECIPE, self.recipe()
-        trained = any(self.save.glob("checkpoint*.pt"))
+        trained = any(any(self.save.glob(pattern)) for pattern in LEFT_BEHIND)
         if trained and not path.exists():
             raise UserError(
                 f"{self.save} holds another training's checkpoints: choose another SAVE"
@@ -290,7 +292,7 @@ class Training:
                 f"{self.save} was trained with {' '.join(differences)}:"
                 " use this or choose another SAVE"
             )
-        # As long as there is no checkpoint, nothing is bound to values that fairseq may refuse.
+        # As long as a training has left nothing, nothing is bound to what fairseq may refuse.
         if not trained and self.ranks.on_first_node:
             write_lines(path, *(f"{name}={value}" for name, value in recipe.items()))
 
@@ -311,7 +313,7 @@ def updates_behind(save: Path) -> int | None:
     """The updates of the checkpoint that fairseq would go on from; none if it cannot be loaded."""
     # In a process of its own, because torch stays in memory.
     read = "import sys; from shape_fairseq.checkpoints import load; "
-    read += "print(load(sys.argv[1])['optimizer_history'][-1]['num_updates'])"
+    read += "print(int(load(sys.argv[1])['optimizer_history'][-1]['num_updates']))"
     newest = list(checkpoints(save).values())[-1:]
     for path in [save / "checkpoint_last.pt", *newest]:
         command = [sys.executable, "-c", read, str(path)]

@@ -9,6 +9,7 @@ from pathlib import Path
 from ..errors import UserError
 
 WHOLE_NUMBER = re.compile(r"0|[1-9][0-9]{0,17}")
+LARGEST_SEED = 2**32 - 1  # numpy takes no larger one
 NUMBER = re.compile(r"-?([0-9]+(\.[0-9]*)?|\.[0-9]+)(e-?[0-9]+)?")
 
 
@@ -27,12 +28,16 @@ class Variables:
     def text(self, name: str, default: str = "") -> str:
         return self.environment.get(name) or default
 
-    def whole_number(self, name: str, default: int | None, minimum: int = 1) -> int | None:
+    def whole_number(
+        self, name: str, default: int | None, minimum: int = 1, maximum: int | None = None
+    ) -> int | None:
         text = self.text(name)
         if not text:
             return default
         if not WHOLE_NUMBER.fullmatch(text) or int(text) < minimum:
             raise UserError(f"{name} must be a whole number of at least {minimum}, not '{text}'")
+        if maximum is not None and int(text) > maximum:
+            raise UserError(f"{name} must be at most {maximum}, not {text}")
         return int(text)
 
     def number(self, name: str, default: float) -> float:
@@ -64,10 +69,14 @@ class Variables:
         return words
 
     def folder(self, name: str, default: str = "") -> Path:
-        """A path that fairseq takes as it is: it reads a colon as the end of a path."""
-        text = self.text(name, default)
-        if ":" in text or "\n" in text:
-            raise UserError(
-                f"{name} must be a path without colons, which fairseq takes for several paths"
-            )
-        return Path(text)
+        """A path that fairseq takes as it is."""
+        return fairseq_path(name, self.text(name, default))
+
+
+def fairseq_path(name: str, text: str) -> Path:
+    """A path that fairseq takes as it is; `name` is what the person calls it."""
+    if ":" in text or "\n" in text:
+        raise UserError(
+            f"{name} must be a path without colons, which fairseq takes for several paths"
+        )
+    return Path(text)

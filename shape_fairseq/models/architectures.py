@@ -9,7 +9,7 @@ from fairseq.models import ARCH_CONFIG_REGISTRY, register_model, register_model_
 from fairseq.models.transformer import TransformerModel
 
 from ..errors import OptionError
-from ..model_names import MODELS, Model
+from ..model_names import MODELS, Model, key_of
 
 SIZES = ("", "_tiny", "_iwslt_de_en", "_wmt_en_de", "_wmt_en_de_big")
 
@@ -26,7 +26,7 @@ class Option(NamedTuple):
     @property
     def attribute(self) -> str:
         """Its name in fairseq's namespaces, such as max_shift for --max-shift."""
-        return self.name.lstrip("-").replace("-", "_")
+        return key_of(self.name)
 
     def parse(self, value: Any) -> float:
         """The value of a command line, Hydra or a checkpoint; a wrong one ends with one line."""

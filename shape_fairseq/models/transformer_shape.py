@@ -17,4 +17,9 @@ class TransformerShapeModel(TrainingPositionsModel):
             "shift the positions of every training sequence by a random k of 0 to K;"
             " 0 is fairseq's own transformer",
         ),
+        Option(
+            "--shift-warmup-updates",
+            "N",
+            "let K grow from 0 over the first N updates, which a short training learns more from",
+        ),
     )

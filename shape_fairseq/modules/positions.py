@@ -105,17 +105,38 @@ def draw_offsets(batch_size: int, max_shift: int, device: torch.device) -> Tenso
 class ShiftedSinusoidalPositionalEmbedding(TrainingPositionalEmbedding):
     """SHAPE: while training all positions of a sequence are shifted by one random offset.
 
-    With `max_shift` 0 every call is fairseq's own.
+    With `max_shift` 0 every call is fairseq's own. The largest offset may grow linearly to
+    `max_shift` over the first `warmup_updates` updates.
     """
 
-    def __init__(self, embedding_dim: int, padding_idx: int, init_size: int, max_shift: int = 0):
+    def __init__(
+        self,
+        embedding_dim: int,
+        padding_idx: int,
+        init_size: int,
+        max_shift: int = 0,
+        warmup_updates: int = 0,
+    ):
         super().__init__(embedding_dim, padding_idx, init_size + max_shift)
         self.max_shift = max_shift
+        self.warmup_updates = warmup_updates
+        self.num_updates = 0
+
+    def set_num_updates(self, num_updates: int) -> None:
+        """fairseq calls this before every update, a resumed training's too."""
+        self.num_updates = num_updates
+
+    def largest_shift(self) -> int:
+        """The K of this update."""
+        if self.num_updates >= self.warmup_updates:
+            return self.max_shift
+        return self.max_shift * self.num_updates // self.warmup_updates
 
     def draw(self, positions: Tensor, lengths: Tensor) -> Tensor | None:
-        if self.max_shift == 0:
+        largest = self.largest_shift()
+        if largest == 0:
             return None
-        return positions + draw_offsets(len(positions), self.max_shift, positions.device)
+        return positions + draw_offsets(len(positions), largest, positions.device)
 
     def reach(self, length: int) -> int:
         return length + self.max_shift

@@ -21,6 +21,8 @@ from fairseq.data.data_utils import infer_language_pair
 from fairseq.models import build_model
 
 from .. import records
+from ..checkpoints import no_larger_than
+from ..compat import refusals
 from ..data_folder import DICTIONARY, PARAMETERS, data_hash
 from ..errors import UserError
 from ..evaluation.training_folder import RECIPE, read_recipe
@@ -324,23 +326,27 @@ def export(checkpoint: Checkpoint, output: Path, args: Namespace) -> None:
         raise UserError(f"unknown quantization '{args.quantization}': choose {', '.join(types)}")
     search = Search.from_options(args)
     check_search(search)
-    check_supported(checkpoint.options, checkpoint.model_class)
-    data = args.data or training_data(checkpoint)
-    langs = languages(checkpoint, args, data)
-    paths = {
-        lang: first_existing("dictionary", "--data", data / f"dict.{lang}.txt", data / DICTIONARY)
-        for lang in langs
-    }
-    codes = None if args.tokens else args.codes or find_codes(data)
-    if codes is not None:
-        bpe.check_codes(codes)
-    check_dictionaries(checkpoint, data, paths)
-    dictionaries = [Dictionary.load(str(paths[lang])) for lang in langs]
-    symbols = [dictionary.symbols for dictionary in dictionaries]
-    model = build(checkpoint, dictionaries)
-    describe = partial(specification, model, checkpoint.options, symbols)
-    check_same_scores(model, describe(), symbols)
-    max_source, max_target = model.max_positions()
+    with refusals(str(checkpoint.path)):
+        check_supported(checkpoint.options, checkpoint.model_class)
+        data = args.data or training_data(checkpoint)
+        langs = languages(checkpoint, args, data)
+        paths = {
+            lang: first_existing(
+                "dictionary", "--data", data / f"dict.{lang}.txt", data / DICTIONARY
+            )
+            for lang in langs
+        }
+        codes = None if args.tokens else args.codes or find_codes(data)
+        if codes is not None:
+            bpe.check_codes(codes)
+        check_dictionaries(checkpoint, data, paths)
+        dictionaries = [Dictionary.load(str(paths[lang])) for lang in langs]
+        symbols = [dictionary.symbols for dictionary in dictionaries]
+        with no_larger_than(checkpoint.path):
+            model = build(checkpoint, dictionaries)
+        describe = partial(specification, model, checkpoint.options, symbols)
+        check_same_scores(model, describe(), symbols)
+        max_source, max_target = model.max_positions()
     with atomic_directory(output) as folder:
         save(describe(), folder, args.quantization)
         if codes is not None:

@@ -10,6 +10,7 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from omegaconf import OmegaConf
 
 from .. import checkpoints
+from ..compat import refusals
 from ..errors import UserError
 from ..evaluation.weights import COPY
 from ..model_names import MODELS
@@ -67,4 +68,6 @@ def converted_config(options: Namespace) -> dict:
 
 def export(checkpoint: Checkpoint, output: Path, args: Namespace) -> None:
     """Write a checkpoint that any fairseq loads without --user-dir."""
-    checkpoints.save(stock_checkpoint(checkpoint), output)
+    with refusals(str(checkpoint.path)):
+        state = stock_checkpoint(checkpoint)
+    checkpoints.save(state, output)

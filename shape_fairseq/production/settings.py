@@ -12,6 +12,7 @@ from ..search import Search
 
 SETTINGS_FILE = "shape_fairseq.json"
 CODES = "codes"
+WIDEST_BEAM = 1000  # many times more would take all memory
 VOCABULARIES = ("shared_vocabulary.json", "source_vocabulary.json")  # whichever CTranslate2 wrote
 
 
@@ -38,6 +39,8 @@ def check_search(search: Search) -> None:
     numbers = (search.lenpen, search.max_len_a)
     if search.beam < 1 or search.max_len_b < 1 or search.max_len_a < 0:
         raise UserError("--beam and --max-len-b must be at least 1, --max-len-a at least 0")
+    if search.beam > WIDEST_BEAM:
+        raise UserError(f"--beam must be at most {WIDEST_BEAM:,}")
     if not all(map(math.isfinite, numbers)):
         raise UserError("--lenpen and --max-len-a must be finite numbers")
 

@@ -8,6 +8,7 @@ from fairseq.models import ARCH_MODEL_REGISTRY
 
 from .. import models  # noqa: F401 - registers the models
 from ..checkpoints import load
+from ..compat import refusals
 from ..errors import UserError
 from ..evaluation.results import versions
 from ..files import sha256
@@ -21,11 +22,11 @@ class Checkpoint:
     """A checkpoint of fairseq-train, averaged or not."""
 
     def __init__(self, path: Path):
-        if not path.is_file():
-            raise UserError(f"{path} is missing: give the checkpoint of a training")
         state = load(path)
-        if not isinstance(state, dict) or not state.get("model"):
-            raise UserError(f"{path} is no checkpoint of fairseq-train")
+        with refusals(str(path)):
+            self._read(path, state)
+
+    def _read(self, path: Path, state: dict) -> None:
         self.path = path
         self.weights: dict[str, torch.Tensor] = state["model"]
         self.config: dict = state.get("cfg") or {}

@@ -22,7 +22,7 @@ from tqdm import tqdm
 
 from ..command_line import Parser, positive
 from ..errors import UserError, one_line
-from ..files import atomic_outputs, open_text
+from ..files import atomic_outputs, open_checked
 from ..parallel import available_cores
 from ..search import Search
 from ..text import clean
@@ -306,7 +306,7 @@ def main(arguments: list[str]) -> None:
     asked = dataclasses.asdict(Search.from_options(args))
     given = {name: value for name, value in asked.items() if value is not None}
     search = dataclasses.replace(model.search, **given)
-    opened = open_text(args.input) if args.input else nullcontext(sys.stdin.buffer)
+    opened = open_checked(args.input) if args.input else nullcontext(sys.stdin.buffer)
     written = atomic_outputs(args.output) if args.output else nullcontext([sys.stdout.buffer])
     with opened as source, written as (output,):
         chunk_lines = args.chunk_lines or (1 if source.isatty() else CHUNK_LINES)

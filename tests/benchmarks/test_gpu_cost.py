@@ -65,9 +65,9 @@ def test_the_kernels_compile_for_all_architectures_without_spills_where_they_are
     printed = subprocess.run(
         command, env=environment, cwd=REPOSITORY, capture_output=True, text=True, check=True
     ).stdout
-    found = [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
-    assert len(found) == 4 * 3
-    for kernel in found:
+    kernels = [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
+    assert len(kernels) == 4 * 3
+    for kernel in kernels:
         assert kernel["shared_bytes"] <= SHARED_MEMORY[kernel["capability"]] * 1024, kernel
         if kernel["capability"] >= 80:  # `auto` takes the kernels there
             assert kernel["spilled_bytes"] == 0 and kernel["registers"] <= 255, kernel

@@ -36,12 +36,12 @@ def test_bench_measures_all_levels_and_writes_all_files(tmp_path, capsys):
         assert list(by_length) == ["6", "27"]
         for cell in by_length.values():
             assert tuple(cell) == speed.LEVELS[level].models
-            for found in cell.values():
-                assert len(found["turns"]) == 2 and min(found["turns"]) > 0
-                assert found["range"][0] <= found["speed"] <= found["range"][1]
+            for measured in cell.values():
+                assert len(measured["turns"]) == 2 and min(measured["turns"]) > 0
+                assert measured["range"][0] <= measured["speed"] <= measured["range"][1]
             assert cell["ape"]["speed"] == 1
     # SHAPE adds nothing but a number to positions.
-    memory = {model: found["memory"] for model, found in levels["training"]["27"].items()}
+    memory = {model: measured["memory"] for model, measured in levels["training"]["27"].items()}
     assert memory["ape"] <= memory["shape"] < 1.05 * memory["ape"]
     printed = capsys.readouterr().out
     assert "RPE training step / APE" in printed and "no room" not in printed

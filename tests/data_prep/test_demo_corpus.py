@@ -55,8 +55,8 @@ def test_adjectives_agree(case, endings):
     generator = Generator(3)
     phrases = (" ".join(generator.phrase(case, 0).german) for _ in range(60_000))
     nouns = ("Mann", "Frau", "Kind")
-    found = {p.split(" ", 1)[1] for p in phrases if p.startswith("ein") and p.endswith(nouns)}
-    assert {phrase for phrase in found if phrase.startswith("alt") and " " in phrase
+    matching = {p.split(" ", 1)[1] for p in phrases if p.startswith("ein") and p.endswith(nouns)}
+    assert {phrase for phrase in matching if phrase.startswith("alt") and " " in phrase
             and len(phrase.split()) == 2 and phrase.split()[1] in nouns} == endings  # fmt: skip
 
 

@@ -21,12 +21,12 @@ def peaks(folder: Path, pairs: int) -> dict[str, float]:
     """The peak of each stage in MB; each gets the wide lines, though the tokenizer narrows them."""
     folder.mkdir()
     write(folder, "raw", pairs)
-    found = {}
+    peaks = {}
     for stage, command in stages(folder, workers=1, merges=10):
         # fairseq's index of a data-bin holds some bytes for each line, and it takes long to start.
         if stage == "binarize":
             continue
-        found[stage] = peak_memory(*command)
+        peaks[stage] = peak_memory(*command)
         if stage == "tokenize":
             write(folder / "tok", "train", pairs)
         elif stage == "apply BPE":
@@ -34,7 +34,7 @@ def peaks(folder: Path, pairs: int) -> dict[str, float]:
         elif stage == "three settings":
             # Its lines are ten times as wide, so a chunk of them is more than the small text has.
             shutil.rmtree(folder / "text" / "interpolate")
-    return found
+    return peaks
 
 
 def test_memory_does_not_grow_with_the_corpus(tmp_path, monkeypatch):

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 import torch
 from fairseq.models.transformer import TransformerModel
-from fairseq_cli import generate, interactive, validate
+from fairseq_cli import generate, interactive, train, validate
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
@@ -27,7 +27,7 @@ import shape_fairseq.models  # noqa: F401 - registers the models
 from shape_fairseq import errors
 from shape_fairseq.__main__ import COMMANDS
 from tests import processes
-from tests.end_to_end.commands import USER_DIR, run
+from tests.end_to_end.commands import USER_DIR, run, train_options
 
 SECONDS = 60  # for one case, on a busy machine
 SEED = int(os.environ.get("SHAPE_SEED", random.randrange(10**6)))
@@ -68,6 +68,14 @@ def fairseq_command(main, *options):
     return call
 
 
+def resumed_training(folder: Path, checkpoint: Path) -> None:
+    """fairseq-train that goes on from a checkpoint, for two more updates."""
+    data, save = folder / "data" / "vanilla", folder / "out"
+    more = ("--max-shift", "5", "--restore-file", checkpoint, "--no-save")
+    sys.argv = ["fairseq", *train_options(data, save, "transformer_shape_tiny", 62, *more)]
+    train.cli_main()
+
+
 def our_command(name: str, *options: str):
     def call(folder: Path, checkpoint: Path) -> None:
         import importlib
@@ -98,8 +106,16 @@ LOADERS = {
         validate.cli_main, "--task", "translation", "--max-tokens", "400"
     ),
     "from_pretrained": from_pretrained,
+    "fairseq-train": resumed_training,
     "average": our_command("average", "FOLDER", "--number", "1", "--output", "OUT"),
     "export --to fairseq": our_command("export", "CHECKPOINT", "--to", "fairseq", "OUT"),
+    "export --to ctranslate2": our_command(
+        *("export", "CHECKPOINT", "--to", "ctranslate2", "OUT", "--data", "DATA", "--tokens"),
+    ),
+    "speed": our_command(
+        *("speed", "--data", "DATA", "--out", "OUT", "--cpu", "--setting", "vanilla"),
+        *("--turns", "1", "ape=CHECKPOINT"),
+    ),
     "similarity": our_command(
         *("similarity", "--data", "DATA", "--out", "OUT", "--cpu", "--sequences", "1"),
         *("--setting", "vanilla", "--offsets", "0", "5", "--", "ape=CHECKPOINT"),

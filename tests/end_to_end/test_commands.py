@@ -138,8 +138,8 @@ def test_installed_elsewhere_it_tells_its_user_dir(data, tmp_path):
         "pip",
         *("install", "-q", "--no-deps", "--no-build-isolation", "--target", site, source),
     )
-    found = processes.shape_fairseq("user-dir", cwd=tmp_path, env={"PYTHONPATH": str(site)})
-    user_dir = found.stdout.strip()
+    printed = processes.shape_fairseq("user-dir", cwd=tmp_path, env={"PYTHONPATH": str(site)})
+    user_dir = printed.stdout.strip()
     assert user_dir == str(site / "shape_fairseq")
     save = tmp_path / "save"
     train(data, save, "transformer_shape_tiny", 2, "--user-dir", user_dir, PYTHONPATH="")

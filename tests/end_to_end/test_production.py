@@ -13,8 +13,8 @@ ONE_BY_ONE = (
 
 def lines_of(result, *kinds: str) -> list[str]:
     """The translations of fairseq-generate in the order of the test set."""
-    found = [line for line in result.stdout.splitlines() if line.startswith(kinds)]
-    return sorted(found, key=lambda line: (int(line.split("\t")[0][2:]), line))
+    lines = [line for line in result.stdout.splitlines() if line.startswith(kinds)]
+    return sorted(lines, key=lambda line: (int(line.split("\t")[0][2:]), line))
 
 
 def test_a_stock_fairseq_translates_with_shape(data, trained, tmp_path):

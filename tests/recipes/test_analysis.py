@@ -68,9 +68,9 @@ def check_similarity(analyse):
     options = ("--sequences", 2, "--offsets", 0, 20)
     result = analyse(similarity, *options, models=MODELS)
     assert result["models"].keys() == {"ape", "shape"}
-    for found in result["models"].values():
-        assert len(found["sequences"]) == 2 and len(found["layers"]) == 3
-        for matrix in found["layers"]:
+    for model in result["models"].values():
+        assert len(model["sequences"]) == 2 and len(model["layers"]) == 3
+        for matrix in model["layers"]:
             assert matrix[0][0] == pytest.approx(1, abs=1e-5)
             assert matrix[0][1] == pytest.approx(matrix[1][0], abs=1e-5) and matrix[0][1] < 1
 
@@ -78,9 +78,9 @@ def check_similarity(analyse):
 def check_swap(analyse):
     result = analyse(swap, "--sequences", 3, *SHORT, models=MODELS)
     assert result["sequences"] == 3 and len(result["references"]) == 3
-    for found in result["models"].values():
-        assert found["drop"] == found["bleu"]["original"] - found["bleu"]["swapped"]
-        assert [len(lines) for lines in found["sentences"].values()] == [3, 3]
+    for model in result["models"].values():
+        assert model["drop"] == model["bleu"]["original"] - model["bleu"]["swapped"]
+        assert [len(lines) for lines in model["sentences"].values()] == [3, 3]
 
 
 def check_token_scores(analyse):

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import processes
+
 SETTINGS = ["vanilla", "extrapolate", "interpolate"]
 MODELS = {
     "ape": {"--arch": "transformer_wmt_en_de"},
@@ -177,6 +179,18 @@ def test_a_dry_run_needs_no_data(recipes, tmp_path):
     assert "DATA" in recipes.refused("interpolate", "shape", GPUS=0, DRY_RUN=0)
 
 
+def test_cdpath_leads_nowhere_else(recipes, tmp_path):
+    # With it cd prints where it went, and may go somewhere else.
+    for name in ("recipes", "raw"):
+        (tmp_path / name).mkdir()
+    output = recipes.command("bash", "recipes/demo.sh", "--list", CDPATH=tmp_path)
+    assert output.splitlines()[0].endswith("  corpus")
+    script = recipes.top / "data_prep" / "prepare_corpus.sh"
+    variables = processes.environment(CDPATH=tmp_path)
+    refused = processes.run("bash", script, "raw", "out", cwd=tmp_path, env=variables)
+    assert refused.stderr.splitlines()[0] == "error: raw/train.en is missing"
+
+
 def test_wrong_input_ends_with_one_line(recipes, prepared, tmp_path):
     save = tmp_path / "save"
 
@@ -195,6 +209,7 @@ def test_wrong_input_ends_with_one_line(recipes, prepared, tmp_path):
     assert "GPUS must be" in refused(GPUS="many")
     assert "MAX_SHIFT must be" in refused("shape", MAX_SHIFT="-1")
     assert "SEED must be" in refused(SEED="x")
+    assert "SAVE must be a path without colons" in recipes.refused("evaluate", "a:b", DATA=prepared)
     assert "UPDATES must be" in refused(UPDATES=f"a[$(touch {tmp_path}/x)]")
     assert "EXTRA cannot be split" in refused(EXTRA="--lr '0.5")
     assert "DRY_RUN must be 0 or 1" in refused(DRY_RUN="yes")

@@ -233,10 +233,8 @@ def test_a_job_trains_on_both_nodes(recipes, demo, cluster, tmp_path):
     size |= {"MASTER_ADDR": "127.0.0.1"}
     steps = {"UPDATES": 2, "SAVE_EVERY": 1, "EXTRA": "--disable-validation --num-workers 0"}
     job = ["sbatch", "--wait", "--time", 10, "--nodes", 2, "--cpus-per-task", 1, "--output", log]
-    recipes.command(
-        *(*job, "recipes/slurm.sbatch", "vanilla", "shape"),
-        **{"DATA": demo, "SAVE": save, **size, **steps, **cluster.variables},
-    )
+    variables = {"DATA": demo, "SAVE": save} | size | steps | cluster.variables
+    recipes.command(*job, "recipes/slurm.sbatch", "vanilla", "shape", **variables)
     assert "training on 2 devices" in log.read_text()
     assert (save / "completed_updates.txt").read_text() == "2\n"
 
@@ -246,6 +244,15 @@ def test_a_job_without_a_model_ends_with_one_line(recipes):
     result = subprocess.run(["bash", script, "vanilla"], capture_output=True, text=True)
     assert result.returncode == 1 and result.stdout == ""
     assert result.stderr.startswith("error: ") and result.stderr.count("\n") == 1
+
+
+def test_the_number_of_a_job_is_no_program(recipes, tmp_path):
+    variables = {"SLURM_JOB_NUM_NODES": 2, "MASTER_ADDR": "a", "SLURM_JOB_NODELIST": "a"}
+    variables["SLURM_JOB_ID"] = f"a[$(touch {tmp_path}/ran)]"
+    command = ["bash", "recipes/slurm.sbatch", "vanilla", "ape"]
+    result = processes.run(*command, env=processes.environment(**variables), cwd=recipes.top)
+    assert (result.returncode, result.stderr) == (1, "error: SLURM_JOB_ID is no number\n")
+    assert not list(tmp_path.iterdir())
 
 
 def test_without_slurm_there_is_one_line(recipes, tmp_path):

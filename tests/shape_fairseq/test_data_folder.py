@@ -18,14 +18,19 @@ def data(tmp_path):
     return tmp_path
 
 
-def test_the_hash_is_that_of_parameters_and_dictionary(data, commands):
+def test_the_hash_is_that_of_parameters_and_dictionary(data):
     expected = hashlib.sha256(b"DATA=demo\nNAMES=a=b\nein 9\n").hexdigest()[:16]
     assert data_folder.data_hash(data) == expected
-    result = commands.module("shape_fairseq.data_folder", "hash", data)
-    assert result.stdout == f"{expected}\n"
     (data / "dict.txt").unlink()
-    result = commands.module("shape_fairseq.data_folder", "hash", data)
-    assert result.returncode == 1 and "dict.txt is missing" in result.stderr
+    with pytest.raises(UserError, match=r"dict\.txt is missing"):
+        data_folder.data_hash(data)
+
+
+def test_the_shell_can_ask_what_valid_is_made_of(data, commands):
+    result = commands.module("shape_fairseq.data_folder", data, "valid")
+    assert result.stdout == "newstest2010 newstest2011\n"
+    result = commands.module("shape_fairseq.data_folder", data / "other", "valid")
+    assert result.returncode == 1 and "subsets.tsv is missing" in result.stderr
     assert result.stderr.count("\n") == 1
 
 

@@ -18,6 +18,7 @@ class Example:
     name: str
     seed: int
     scores: dict[str, list[Score]]
+    counts: tuple[int, str] | None = None
     max_shift: int | None = None
 
 
@@ -53,6 +54,8 @@ def test_a_file_from_before_there_were_versions_is_read(path):
         ({"max_shift": 0.5}, "max_shift must be a whole number"),
         ({"scores": {"test": [{"bleu": "20"}]}}, r"scores\.test\[0\]\.bleu must be a number"),
         ({"scores": {"test": [{}]}}, r"the field scores\.test\[0\]\.bleu is missing"),
+        ({"counts": [1, "a", 2]}, "counts must be a list of 2"),
+        ({"counts": [1, 2]}, r"counts\[1\] must be text"),
         ({"scores": []}, "scores must be an object with fields"),
         ({"other": 1}, "the field other is unknown"),
     ],

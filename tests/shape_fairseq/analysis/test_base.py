@@ -52,6 +52,21 @@ def test_a_result_without_a_field_is_refused_with_its_name(tmp_path):
         base.read(path)
 
 
+@pytest.mark.parametrize(
+    ("models", "message"),
+    [
+        ({}, "it has no models"),
+        ({"ape": {"mean": 1, "sequences": [[]]}}, r"models\.ape\.sequences must not be empty"),
+        ({"ape": {"mean": 1, "sequences": [[[[1]]]]}}, "must be matrices of offsets"),
+        ({"ape": {"mean": 1, "sequences": [[[[1, 1]]]]}}, "must be matrices of offsets"),
+    ],
+)
+def test_matrices_of_another_shape_are_refused(tmp_path, models, message):
+    base.publish(tmp_path, "similarity", {}, {"offsets": [0, 9], "models": models}, {})
+    with pytest.raises(UserError, match=message):
+        base.read(tmp_path / "similarity.json")
+
+
 def refused(capsys, main, *arguments) -> str:
     with pytest.raises(SystemExit) as stop:
         main([str(argument) for argument in arguments])

@@ -180,10 +180,10 @@ def test_extrapolation_is_judged_by_the_analysis_own_interval():
     def verdict(value, p_value):
         difference = {"value": value, "low": value - 1, "high": value + 1, "method": "bootstrap"}
         models = {
-            "ape": {"untrained": 20.0, "untrained_difference": None},
+            "ape": {"seeds": {"untrained": [20.0]}, "differences": {}},
             "shape": {
-                "untrained": 20 + value,
-                "untrained_difference": {**difference, "p_value": p_value},
+                "seeds": {"untrained": [20 + value]},
+                "differences": {"untrained": {"ape": {**difference, "p_value": p_value}}},
             },
         }
         result = {"sequences": {"untrained": 30}, "models": models}

@@ -14,11 +14,12 @@ def test_bleu_by_length_tells_trained_from_untrained_lengths(runs):
     assert result["trained_length"] == 6
     assert result["sequences"] == {"all": 20, "trained": 10, "untrained": 10}
     ape, shape = result["models"]["ape"], result["models"]["shape"]
-    assert ape["trained"] == shape["trained"] == shape["untrained"] == pytest.approx(100)
-    assert ape["untrained"] < 20
-    assert ape["untrained_difference"] is None
-    difference = shape["untrained_difference"]
-    assert difference["value"] == pytest.approx(100 - ape["untrained"])
+    assert ape["seeds"]["trained"] == shape["seeds"]["trained"] == [pytest.approx(100)]
+    (untrained,) = ape["seeds"]["untrained"]
+    assert untrained < 20 and shape["seeds"]["untrained"] == [pytest.approx(100)]
+    assert ape["differences"]["untrained"] == {}
+    difference = shape["differences"]["untrained"]["ape"]
+    assert difference["value"] == pytest.approx(100 - untrained)
     assert difference["p_value"] < 0.01 and difference["method"] == "paired bootstrap"
     filled = [bucket for bucket in result["buckets"] if bucket["sequences"]]
     assert [bucket["untrained"] for bucket in filled] == [False, True]
@@ -41,7 +42,8 @@ def test_results_that_cannot_be_compared_are_refused(data, make_result, tmp_path
     ape, shape = (make_result(model, True) for model in ("ape", "shape"))
     refuse("no result of APE", shape)
     refuse("several settings", ape, dataclasses.replace(shape, setting="vanilla"))
-    refuse("different test sets", ape, dataclasses.replace(shape, references={"test": ["other"]}))
+    others = {"test": ["other"] * len(shape.references["test"])}
+    refuse("different test sets", ape, dataclasses.replace(shape, references=others))
     elsewhere = {**ape.signature, "data": {"DATA": "other", "dictionary": "other"}}
     refuse("of other data", dataclasses.replace(ape, signature=elsewhere))
 
@@ -61,5 +63,21 @@ def test_all_seeds_are_compared(data, make_result, tmp_path):
             results.write(make_result(model, model == "shape", seed=seed), paths[-1])
     length_bleu.main([*paths, "--data", str(data), "--out", str(tmp_path / "out")])
     models = base.read(tmp_path / "out" / "length-bleu.json").result["models"]
-    assert models["shape"]["seeds"] == 3
-    assert models["shape"]["untrained_difference"]["method"] == "3 and 3 seeds"
+    assert len(models["shape"]["seeds"]["untrained"]) == 3
+    assert models["shape"]["differences"]["untrained"]["ape"]["method"] == "3 and 3 seeds"
+
+
+def test_every_model_is_compared_with_those_before_it(data, make_result, tmp_path):
+    paths = []
+    for model in ("rope", "shape", "ape", "mine"):
+        paths.append(str(tmp_path / f"{model}.json"))
+        results.write(make_result(model, model != "ape"), paths[-1])
+    length_bleu.main([*paths, "--data", str(data), "--out", str(tmp_path / "out")])
+    models = base.read(tmp_path / "out" / "length-bleu.json").result["models"]
+    compared = {name: [*model["differences"]["all"]] for name, model in models.items()}
+    assert list(compared.items()) == [
+        ("ape", []),
+        ("shape", ["ape"]),
+        ("rope", ["ape", "shape"]),
+        ("mine", ["ape", "shape", "rope"]),
+    ]

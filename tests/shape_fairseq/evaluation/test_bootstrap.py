@@ -98,3 +98,10 @@ def test_three_seeds_count_for_more_than_many_sentences():
     assert bootstrap.compare_bleu(ours[:1], theirs[:1], texts).is_positive
     all_seeds = bootstrap.compare_bleu(ours, theirs, texts)
     assert all_seeds.method == "3 and 3 seeds" and not all_seeds.is_positive
+
+
+def test_many_questions_are_corrected_as_holm_did():
+    raised = bootstrap.holm([0.01, 0.04, 0.03, 0.005])
+    assert raised == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert bootstrap.holm([0.2]) == [0.2] and bootstrap.holm([]) == []
+    assert bootstrap.holm([0.9, 0.8]) == [1.0, 1.0]

@@ -32,6 +32,15 @@ def test_a_result_that_lacks_a_field_is_refused_with_its_name(make_result, tmp_p
         path.write_text(json.dumps({name: value for name, value in whole.items() if name != field}))
         with pytest.raises(UserError, match=f"the field {field} is missing"):
             results.read(path)
+    damages = {
+        "separators": ({"test": {"missing": 1}}, r"separators\.test\.expected is missing"),
+        "references": ({"test": ["a"]}, "test must have a reference for each line"),
+        "training": (whole["training"] | {"seconds": 0}, "training.seconds must be more than 0"),
+    }
+    for field, (value, message) in damages.items():
+        path.write_text(json.dumps(whole | {field: value}))
+        with pytest.raises(UserError, match=message):
+            results.read(path)
     del whole["signature"]["data"]
     path.write_text(json.dumps(whole))
     with pytest.raises(UserError, match=r"the field signature\.data is missing"):

@@ -41,6 +41,11 @@ def test_a_recipe_that_lacks_a_field_is_refused(save):
     (save / "recipe.txt").write_text(RECIPE.replace("SEED=3", "SEED=BASH_VERSINFO[0]"))
     with pytest.raises(UserError, match="SEED must be a whole number"):
         read_recipe(save)
+    # The names of result files are made of these.
+    for name, value in (("MODEL=shape", "MODEL=../x"), ("SETTING=interpolate", "SETTING=/x")):
+        (save / "recipe.txt").write_text(RECIPE.replace(name, value))
+        with pytest.raises(UserError, match=f"{name.partition('=')[0]} must be one of "):
+            read_recipe(save)
     (save / "recipe.txt").unlink()
     with pytest.raises(UserError, match="no folder of a recipe"):
         read_recipe(save)
@@ -56,15 +61,26 @@ def test_updates_are_a_number_or_none(save):
         training_folder.completed_updates(save)
 
 
-def test_the_shell_can_ask(save, commands):
-    def ask(*arguments):
-        return commands.module("shape_fairseq.evaluation.training_folder", *arguments)
+def test_notes_that_are_no_text_are_named(save):
+    for name, read in {
+        "completed_updates.txt": training_folder.completed_updates,
+        "hardware.txt": training_folder.read_hardware,
+        "recipe.txt": read_recipe,
+    }.items():
+        (save / name).write_bytes(b"\xff\xfe4\n")
+        with pytest.raises(UserError, match=f"{name} is damaged: it is no text in UTF-8"):
+            read(save)
 
-    assert ask("result", save).stdout == "interpolate-shape-k40-seed3.json\n"
-    assert ask("search").stdout == "--beam 4 --lenpen 0.6 --max-len-a 2 --max-len-b 50\n"
+
+def test_the_shell_can_ask_for_the_name_of_the_result(save, commands):
+    answer = commands.module("shape_fairseq.evaluation.training_folder", save)
+    assert answer.stdout == "interpolate-shape-k40-seed3.json\n"
+
+
+def test_the_average_is_named_after_its_last_checkpoint(save):
     for updates in (90, 5, 100):
         (save / f"checkpoint_1_{updates}.pt").touch()
     (save / "checkpoint_last.pt").touch()
-    assert ask("average", save, 2).stdout == f"{save}/average-2-at-100.pt\n"
-    refused = ask("average", save, 4)
-    assert refused.returncode == 1 and "has 3 checkpoints and 4" in refused.stderr
+    assert training_folder.average_path(save, 2) == save / "average-2-at-100.pt"
+    with pytest.raises(UserError, match="has 3 checkpoints and 4"):
+        training_folder.average_path(save, 4)

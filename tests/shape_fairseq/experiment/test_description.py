@@ -18,6 +18,7 @@ DEMO = RECIPES / "demo.toml"
     ("override", "message"),
     [
         ("training.interpolate.updatse=3", "no key training.interpolate.updatse: .* mean updates?"),
+        ("training.interpolate.position_range=1.5", "position_range must be a whole number"),
         ("beam=3", "no key beam: did you mean translation.beam?"),
         ("training.updates=3", "no key training.updates: did you mean training.vanilla.updates?"),
         ("training.interpolate.updates=x", "updates must be a whole number, not 'x'"),
@@ -42,6 +43,12 @@ DEMO = RECIPES / "demo.toml"
         ("name=../up", "name must be letters"),
         ("cluster={kind = 'slurm'}", "cluster.gpus is missing"),
         ("updates", "--set updates: give KEY=VALUE"),
+        ("translation.lenpen=nan", "translation.lenpen must be a number up to"),
+        ("cluster.hours=inf", "cluster.hours must be a number up to"),
+        ("seeds=[4294967296]", "seeds must be at most 4294967295"),
+        ("training.interpolate.updates=1000000000000", "updates must be a number up to"),
+        ("translation.average=11", "training.saves = 10 a training on extrapolate saves 10"),
+        ("training.batch_tokens=1500", "must be a multiple of training.max_tokens \\(1000\\)"),
     ],
 )
 def test_a_mistake_is_one_line_that_names_the_key(override, message):
@@ -94,7 +101,9 @@ def test_the_paper_has_41_trainings():
     assert len(chosen.needs) == 6
 
 
-@pytest.mark.parametrize(("name", "cells"), [("demo", 6), ("demo-full", 9), ("multi30k", 9)])
+@pytest.mark.parametrize(
+    ("name", "cells"), [("demo", 6), ("demo-full", 9), ("multi30k", 9), ("positions", 32)]
+)
 def test_the_shipped_experiments_are_whole(name, cells):
     jobs = Plan(load(RECIPES / f"{name}.toml", []), Path("out"), gpus=0).jobs
     check_graph(jobs)
@@ -108,6 +117,24 @@ def test_a_seed_changes_the_training_and_nothing_else():
     one, other = (next(job for job in jobs if job.updates) for jobs in (first, second))
     differing = {key for key, value in one.environment.items() if other.environment[key] != value}
     assert differing == {"SEED", "SAVE"}
+
+
+def test_an_option_of_a_model_reaches_it_and_no_other():
+    chosen = ["training.extrapolate.position_range=64", "training.extrapolate.max_shift=7"]
+    plan = Plan(load(DEMO, [*chosen, 'models=["ape", "shape", "randomized"]']), Path("out"), 0)
+    given = {job.name: job.environment for job in plan.jobs if job.updates}
+    has = {name for name, variables in given.items() if variables.get("POSITION_RANGE") == "64"}
+    assert has == {"train-extrapolate-randomized-seed1"}
+    assert given["train-extrapolate-shape-k7-seed1"]["MAX_SHIFT"] == "7"
+    assert "MAX_SHIFT" not in given["train-extrapolate-ape-seed1"]
+
+
+def test_bleu_by_length_takes_all_seeds_and_figures_of_one_model_the_first():
+    jobs = {job.name: job for job in Plan(load(DEMO, ["seeds=[1, 2]"]), Path("out"), 0).jobs}
+    seeds = {name: {need[-1] for need in jobs[name].needs} for name in jobs if "extrap" in name}
+    assert seeds["length-bleu-extrapolate"] == {"1", "2"}
+    assert sum("seed2" in word for word in jobs["length-bleu-extrapolate"].command) == 3
+    assert seeds["speed-extrapolate"] == seeds["curves-extrapolate"] == {"1"}
 
 
 def test_an_analysis_waits_for_its_own_setting_only():

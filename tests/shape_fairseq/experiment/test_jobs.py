@@ -44,7 +44,8 @@ def run(jobs, slots=2):
 def test_each_job_starts_when_what_it_needs_is_there(job, tmp_path):
     order = tmp_path / "order"
     jobs = [
-        job("a", f"sleep 0.3; echo a >>{order}"),
+        # c starts beside a, although a comes first.
+        job("a", f"until test -e {tmp_path}/c; do sleep 0.05; done; echo a >>{order}"),
         job("b", f"test -e {tmp_path}/a; echo b >>{order}", ["a"]),
         job("c", f"echo c >>{order}"),
         job("d", f"test -e {tmp_path}/b && test -e {tmp_path}/c; echo d >>{order}", ["b", "c"]),
@@ -58,7 +59,7 @@ def test_each_job_starts_when_what_it_needs_is_there(job, tmp_path):
 
 def test_the_longest_way_comes_first_and_circles_are_refused(job):
     jobs = [job("a", weight=5), job("b", weight=1), job("c", needs=["b"], weight=10)]
-    assert [one.name for one in longest_way_first(jobs)] == ["b", "c", "a"]
+    assert [job.name for job in longest_way_first(jobs)] == ["b", "c", "a"]
     for wrong in ([job("a", needs=["b"]), job("b")], [job("a"), job("a")]):
         with pytest.raises(ValueError, match="planned twice or before"):
             check_graph(wrong)

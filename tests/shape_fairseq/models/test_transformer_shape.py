@@ -43,3 +43,11 @@ def test_wrong_options_are_one_clear_line(build, options, message):
         build("transformer_shape_tiny", *options)
     assert message in error.value.code
     assert "\n" not in error.value.code
+
+
+def test_fairseq_tells_both_sides_the_number_of_updates(build):
+    model = build("transformer_shape_tiny", "--max-shift", "40", "--shift-warmup-updates", "100")
+    # What fairseq's tasks call before each update.
+    model.set_num_updates(50)
+    for side in (model.encoder, model.decoder):
+        assert side.embed_positions.largest_shift() == 20

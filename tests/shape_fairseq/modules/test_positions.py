@@ -182,3 +182,15 @@ def test_a_model_without_sinusoidal_positions_is_refused(build):
         position_offset(model, encoder=1),
     ):
         pass
+
+
+def test_the_largest_offset_grows_over_the_first_updates():
+    module = ShiftedSinusoidalPositionalEmbedding(16, PAD, 8, max_shift=40, warmup_updates=100)
+    module.train()
+    tokens = torch.full((400, 3), 5)
+    largest = {}
+    for update in (0, 1, 50, 99, 100, 5000):
+        torch.manual_seed(update)
+        module.set_num_updates(update)
+        largest[update] = int(offsets_of(module, tokens).max())
+    assert largest == {0: 0, 1: 0, 50: 20, 99: 39, 100: 40, 5000: 40}

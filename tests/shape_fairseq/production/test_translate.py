@@ -1,5 +1,6 @@
 """Raw text in, raw text out: in order, in bounded memory, whatever the lines are."""
 
+import gzip
 import io
 import json
 import random
@@ -54,12 +55,12 @@ def test_lines_are_cut_after_sentences_or_else_after_words():
 @given(st.lists(st.integers(1, 30), max_size=40), st.integers(1, 100), st.integers(1, 10))
 def test_batches_hold_every_sequence_once_and_fit(lengths, max_tokens, step):
     limits = [length // step for length in lengths]
-    found = list(batches(lengths, limits, max_tokens))
-    assert sorted(sum(found, [])) == list(range(len(lengths)))
-    for batch in found:
+    made = list(batches(lengths, limits, max_tokens))
+    assert sorted(sum(made, [])) == list(range(len(lengths)))
+    for batch in made:
         assert len(batch) == 1 or len(batch) * max(lengths[i] for i in batch) <= max_tokens
         assert len({limits[i] for i in batch}) == 1
-    spans = [(min(lengths[i] for i in b), max(lengths[i] for i in b)) for b in found]
+    spans = [(min(lengths[i] for i in b), max(lengths[i] for i in b)) for b in made]
     assert all(later[1] <= earlier[0] for earlier, later in zip(spans, spans[1:], strict=False))
 
 
@@ -156,6 +157,15 @@ def test_files_instead_of_pipes_appear_when_complete(folder, tmp_path):
         translate.main(arguments)
 
 
+def test_a_packed_text_that_is_cut_off_is_named(folder, tmp_path):
+    source = tmp_path / "in.gz"
+    for content in (gzip.compress(b"w1 w2\n" * 99)[:-9], b"no gzip"):
+        source.write_bytes(content)
+        with pytest.raises(UserError, match=r"in\.gz is damaged .*: download or pack it again"):
+            translate.main([str(folder), "--input", str(source), "--output", str(tmp_path / "out")])
+        assert not (tmp_path / "out").exists()
+
+
 def damage(folder, name, content):
     path = folder / name
     path.write_bytes(content if content is not None else path.read_bytes()[:-1000])
@@ -206,6 +216,7 @@ TAMPERED = [
     ("search", None),
     ("search", {"beam": "4"}),
     ("search", {"beam": 0, "lenpen": 0.6, "max_len_a": 2, "max_len_b": 50}),
+    ("search", {"beam": 10**6, "lenpen": 0.6, "max_len_a": 2, "max_len_b": 50}),
     ("search", {"beam": 4, "lenpen": float("nan"), "max_len_a": 2, "max_len_b": 50}),
     ("search", {"beam": 4, "lenpen": 0.6, "max_len_a": float("inf"), "max_len_b": 50}),
     ("search", {"beam": 4, "lenpen": 0.6, "max_len_a": 2, "max_len_b": 50, "eval": "1"}),
