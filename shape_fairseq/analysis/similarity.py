@@ -7,8 +7,8 @@ from . import base
 
 NAME = "similarity"
 EXAMPLE = """ape=runs/demo/checkpoints/interpolate-ape-seed1/checkpoint_last.pt \\
-    shape=runs/demo/checkpoints/interpolate-shape-k60-seed1/checkpoint_last.pt \\
-    --data runs/demo/data --offsets 0 12 30 60 --out figures"""
+    shape=runs/demo/checkpoints/interpolate-shape-k40-seed1/checkpoint_last.pt \\
+    --data runs/demo/data --offsets 0 10 20 40 --out figures"""
 PAPERS_OFFSETS = (0, 100, 250, 500)
 IN_A_ROW = 5  # sequences in the figure of appendix C
 

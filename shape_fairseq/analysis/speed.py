@@ -10,7 +10,7 @@ from . import base
 
 NAME = "speed"
 EXAMPLE = """ape=runs/demo/checkpoints/extrapolate-ape-seed1/checkpoint_last.pt \\
-    shape=runs/demo/checkpoints/extrapolate-shape-k20-seed1/checkpoint_last.pt \\
+    shape=runs/demo/checkpoints/extrapolate-shape-k30-seed1/checkpoint_last.pt \\
     --data runs/demo/data --setting extrapolate --turns 3 --out figures"""
 BASELINE = "ape"
 

@@ -10,7 +10,7 @@ from . import base
 
 NAME = "swap"
 EXAMPLE = """ape=runs/demo/checkpoints/interpolate-ape-seed1/checkpoint_last.pt \\
-    shape=runs/demo/checkpoints/interpolate-shape-k60-seed1/checkpoint_last.pt \\
+    shape=runs/demo/checkpoints/interpolate-shape-k40-seed1/checkpoint_last.pt \\
     --data runs/demo/data --sequences 20 --out figures"""
 
 

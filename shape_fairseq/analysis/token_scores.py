@@ -7,7 +7,7 @@ from . import base
 
 NAME = "token-scores"
 EXAMPLE = """ape=runs/demo/checkpoints/extrapolate-ape-seed1/checkpoint_last.pt \\
-    shape=runs/demo/checkpoints/extrapolate-shape-k20-seed1/checkpoint_last.pt \\
+    shape=runs/demo/checkpoints/extrapolate-shape-k30-seed1/checkpoint_last.pt \\
     --data runs/demo/data --out figures"""
 
 

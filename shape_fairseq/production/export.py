@@ -16,7 +16,7 @@ def make_parser() -> Parser:
     parser = Parser(
         prog="shape-fairseq export",
         description="Export a checkpoint, averaged or not, for production.",
-        example="runs/demo/checkpoints/extrapolate-shape-k20-seed1/checkpoint_last.pt \\\n"
+        example="runs/demo/checkpoints/extrapolate-shape-k30-seed1/checkpoint_last.pt \\\n"
         "    --to ctranslate2 model",
     )
     parser.add_argument("checkpoint", type=Path)

@@ -86,7 +86,7 @@ HOW = {
     r"bash \.ci/run": not_here("runs these tests"),
     r"pip install": not_here("downloads; the workflow plain-pip does it on four Pythons"),
     r"chromium ": not_here("needs the report of make demo; test_report.py opens a report"),
-    r"python -m pytest": not_here("tests that run anyway"),
+    r"(\w+=\S+ )*python -m pytest": not_here("tests that run anyway"),
     r"python docs/draw_\w+\.py": not_here("writes into docs/; test_docs.py compares the drawings"),
     r"shape-fairseq experiment ": dry,
     r"fairseq-(train|generate) ": parse_fairseq,
