@@ -76,12 +76,15 @@ class Operation:
     flops: float
     bytes: float
     triton: bool = False
+    older: "Operation | None" = None  # the same where Triton has no tensor cores: other tiles
 
     def seconds(self, gpu: Gpu, launch: float) -> float:
         """At the peak of what limits it."""
-        half = not self.triton or fused_attention.has_tensor_cores(gpu.capability)
-        arithmetic = self.flops / (gpu.half_flops if half else gpu.single_flops)
-        return max(launch, arithmetic, self.bytes / gpu.bandwidth)
+        newer = fused_attention.has_tensor_cores(gpu.capability)
+        if not newer and self.older is not None:
+            return self.older.seconds(gpu, launch)
+        peak = gpu.half_flops if newer or not self.triton else gpu.single_flops
+        return max(launch, self.flops / peak, self.bytes / gpu.bandwidth)
 
 
 # They make views or memory, no kernel.
@@ -132,7 +135,7 @@ class Counter(TorchDispatchMode):
 
 
 def fused_operations(
-    query: Tensor, key: Tensor, distances: int, capability: int = 80
+    query: Tensor, key: Tensor, distances: int, capability: int
 ) -> dict[str, Operation]:
     """Arithmetic and traffic of each Triton kernel, whole tiles counted."""
     sequences, queries, width = query.shape
@@ -181,7 +184,12 @@ class CountedFusedAttention(torch.autograd.Function):
     def forward(ctx, query, key, value, relative_keys, relative_values, counter: Counter):
         ctx.counter = counter
         ctx.save_for_backward(query, key, value, relative_keys, relative_values)
-        ctx.kernels = fused_operations(query, key, relative_keys.size(0))
+        older, ctx.kernels = (
+            fused_operations(query, key, relative_keys.size(0), capability)
+            for capability in (70, 80)
+        )
+        for name, kernel in ctx.kernels.items():
+            kernel.older = older[name]
         counter.operations.append(ctx.kernels["forward"])
         return torch.empty_like(query)
 
@@ -287,12 +295,16 @@ def beside(measured: dict[str, dict[int, dict]], estimated: dict, gpu: Gpu) -> T
     rows = [
         [LEVELS[level][0], str(length)]
         + [f"{cell['rpe']['speed']:.2f}"]
-        + [f"{cells['ape']['seconds'][gpu.name] / cells[FUSED]['seconds'][gpu.name]:.2f}"]
+        + [
+            f"{cells['ape']['seconds'][gpu.name] / cells[model]['seconds'][gpu.name]:.2f}"
+            for model in (FUSED, BLOCKWISE)
+        ]
         for level, by_length in estimated.items()
         for length, cells in by_length.items()
         if "rpe" in (cell := measured.get(level, {}).get(length, {}))
     ]
-    header = ["what", "tokens", "RPE / APE, measured", f"estimate for {gpu.name}"]
+    header = ["what", "tokens", "RPE / APE, measured"]
+    header += [f"{MODELS[model]}, estimate for {gpu.name}" for model in (FUSED, BLOCKWISE)]
     return Table("Measured and estimated speed of RPE", header, rows)
 
 

@@ -363,21 +363,26 @@ def tile_gradients(
 
 
 @triton.jit
-def query_terms(q, grad, tables, region: tl.constexpr, precision: tl.constexpr):
-    """Products of queries with the key table and of gradients with the value table.
+def table_terms(
+    rows,
+    table,
+    last_row,
+    region: tl.constexpr,
+    table_first: tl.constexpr,
+    precision: tl.constexpr,
+):
+    """Products of queries or gradients with a table (M x C, if near) and with its last row (M).
 
-    Terms (M x C, where a region needs them), that of the last row, and for values of the first.
+    Which factor comes first changes no number, only what the compiler keeps in registers.
     """
-    key_table, key_last_row, value_table, value_last_row, value_first_row = tables
-    wide = grad.to(tl.float32)
-    last = tl.sum(q.to(tl.float32) * key_last_row[None, :], 1)
-    value_last = tl.sum(wide * value_last_row[None, :], 1)
-    value_first = tl.sum(wide * value_first_row[None, :], 1)
-    terms, value_terms = last, value_last
+    last = tl.sum(rows.to(tl.float32) * last_row[None, :], 1)
+    terms = last
     if region == NEAR:
-        terms = tl.dot(q, tl.trans(key_table), input_precision=precision)
-        value_terms = tl.dot(grad, tl.trans(value_table), input_precision=precision)
-    return terms, last, value_terms, value_last, value_first
+        if table_first:
+            terms = tl.trans(tl.dot(table, tl.trans(rows), input_precision=precision))
+        else:
+            terms = tl.dot(rows, tl.trans(table), input_precision=precision)
+    return terms, last
 
 
 @triton.jit
@@ -526,14 +531,10 @@ def query_gradient_kernel(
     tl.store(deltas + rows, delta, mask=exists)
     # Queries that do not exist have no weights.
     log_sum = tl.load(log_sums + rows, mask=exists, other=float("inf"))
-    key_table, key_last_row, _ = load_table(relative_keys, distances, q.dtype, C, D)
     value_table, value_last_row, value_first_row = load_table(
         relative_values, distances, q.dtype, C, D
     )
-    tables = (key_table, key_last_row, value_table, value_last_row, value_first_row)
-    terms, last, value_terms, value_last, value_first = query_terms(
-        q, grad, tables, NEAR, precision
-    )
+    value_first = tl.sum(grad.to(tl.float32) * value_first_row[None, :], 1)
     start, near_start, near_stop, stop = key_ranges(
         first + key_count - query_count, distances // 2, key_count, causal, M, K
     )
@@ -548,13 +549,18 @@ def query_gradient_kernel(
     key_base = key + wide_n * key_stride_n
     value_base = value + wide_n * value_stride_n
     pads = padding + (wide_n // heads) * key_count
+    none = value_first  # keys far to the left have no terms of their own
     state = query_gradient_tiles(
-        *(state, q, grad, terms, last, value_terms, value_last, value_first, log_sum, delta),
+        *(state, q, grad, none, none, none, none, value_first, log_sum, delta),
         *(positions, queries, start, near_start),
         *(key_base, key_stride_t, value_base, value_stride_t, pads),
         *(key_count, distances, factor, seed, n, threshold, keep_factor),
         *(causal, padded, dropout, LEFT, precision, M, K, C, D),
     )
+    # Not before the first loop, so that no register holds the terms in it.
+    key_table, key_last_row, _ = load_table(relative_keys, distances, q.dtype, C, D)
+    terms, last = table_terms(q, key_table, key_last_row, NEAR, True, precision)
+    value_terms, value_last = table_terms(grad, value_table, value_last_row, NEAR, True, precision)
     state = query_gradient_tiles(
         *(state, q, grad, terms, last, value_terms, value_last, value_first, log_sum, delta),
         *(positions, queries, near_start, near_stop),
@@ -625,6 +631,7 @@ def key_gradient_tiles(
 ):
     """Add what the queries from start to stop, all of one region, contribute."""
     grad_key, grad_value = state
+    key_table, key_last_row, value_table, value_last_row, value_first_row = tables
     for first in range(start, stop, M):
         queries = first + tl.arange(0, M)
         positions = queries + key_count - query_count
@@ -633,9 +640,11 @@ def key_gradient_tiles(
         grad = load_rows(grad_base, queries, grad_stride, query_count, D)
         log_sum = tl.load(log_sums + queries, mask=exists, other=float("inf"))
         delta = tl.load(deltas + queries, mask=exists, other=0.0)
-        terms, last, value_terms, value_last, value_first = query_terms(
-            q, grad, tables, region, precision
+        terms, last = table_terms(q, key_table, key_last_row, region, False, precision)
+        value_terms, value_last = table_terms(
+            grad, value_table, value_last_row, region, False, precision
         )
+        value_first = tl.sum(grad.to(tl.float32) * value_first_row[None, :], 1)
         used, grad_scores = tile_gradients(
             *(q, k, v, grad, terms, last, value_terms, value_last, value_first, log_sum, delta),
             *(positions, queries, keys, first_key, key_count, distances, factor, padding),

@@ -1,3 +1,4 @@
+import dataclasses
 import importlib.util
 import json
 import os
@@ -7,6 +8,7 @@ import sys
 import pytest
 
 from benchmarks import gpu_cost
+from shape_fairseq.modules.fused_attention import has_tensor_cores
 from tests.processes import REPOSITORY
 
 pytestmark = pytest.mark.slow
@@ -44,7 +46,12 @@ def test_measured_and_estimated_speeds_stand_side_by_side(result):
     measured = {"training": {27: {"ape": {"speed": 1.0}, "rpe": {"speed": 0.87}}}}
     table = gpu_cost.beside(measured, result, gpu_cost.nearest_gpu(86))
     assert len(table.rows) == 1 and table.rows[0][1:3] == ["27", "0.87"]
-    assert table.header[-1] == "estimate for A100"
+    assert table.header[3:] == [
+        "RPE, fused, estimate for A100",
+        "RPE, blockwise, estimate for A100",
+    ]
+    fused, blockwise = map(float, table.rows[0][3:])
+    assert blockwise < fused
     assert gpu_cost.nearest_gpu(120).name == "H100" and gpu_cost.nearest_gpu(61).name == "V100"
 
 
@@ -53,12 +60,15 @@ def test_an_operation_takes_what_limits_it():
     assert gpu_cost.Operation("", flops=100, bytes=1).seconds(gpu, 0.5) == 1
     assert gpu_cost.Operation("", flops=100, bytes=20).seconds(gpu, 0.5) == 2
     assert gpu_cost.Operation("", flops=1, bytes=1).seconds(gpu, 0.5) == 0.5
-    # Triton has no tensor cores before sm_80.
-    assert gpu_cost.Operation("", flops=100, bytes=1, triton=True).seconds(gpu, 0.5) == 10
+    # Triton has no tensor cores before sm_80, and other tiles there.
+    older = gpu_cost.Operation("", flops=80, bytes=1, triton=True)
+    newer = gpu_cost.Operation("", flops=100, bytes=1, triton=True, older=older)
+    assert newer.seconds(gpu, 0.5) == 8
+    assert newer.seconds(dataclasses.replace(gpu, capability=80), 0.5) == 1
 
 
 @pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="needs Triton")
-def test_the_kernels_compile_for_all_architectures_without_spills_where_they_are_chosen():
+def test_the_kernels_compile_for_all_architectures_without_spills():
     """In a process of its own: Triton compiles only where it does not interpret."""
     environment = {**os.environ, "TRITON_INTERPRET": "0"}
     command = [sys.executable, "-m", "benchmarks.gpu_cost", "--resources"]
@@ -69,6 +79,6 @@ def test_the_kernels_compile_for_all_architectures_without_spills_where_they_are
     assert len(kernels) == 4 * 3
     for kernel in kernels:
         assert kernel["shared_bytes"] <= SHARED_MEMORY[kernel["capability"]] * 1024, kernel
-        if kernel["capability"] >= 80:  # `auto` takes the kernels there
-            assert kernel["spilled_bytes"] == 0 and kernel["registers"] <= 255, kernel
-            assert kernel["tensor_core_instructions"] > 0, kernel
+        assert kernel["spilled_bytes"] == 0 and kernel["registers"] <= 255, kernel
+        tensor_cores = has_tensor_cores(kernel["capability"])  # else `auto` stays with blockwise
+        assert (kernel["tensor_core_instructions"] > 0) == tensor_cores, kernel
