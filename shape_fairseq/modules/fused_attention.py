@@ -132,6 +132,7 @@ class FusedRelativeAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx, query, key, value, relative_keys, relative_values, padding, launch: Launch):
         kernels = load_kernels()
+        assert kernels is not None  # `use_fused` has looked
         query, key, value = rows_are_dense(query, key, value)
         sequences, queries, _ = query.shape
         distances = relative_keys.size(0)
@@ -312,8 +313,14 @@ def largest_difference(
     scale = width**-0.5
     worst = 0.0
     for causal in (False, True):
-        ours = fused_relative_attention(*inputs, padding, causal, scale=scale)
-        theirs = blockwise_relative_attention(wide[0] * scale, *wide[1:], mask, causal)
+        query, key, value, *tables = inputs
+        ours = fused_relative_attention(
+            query, key, value, tables[0], tables[1], padding, causal, scale=scale
+        )
+        query, key, value, *tables = wide
+        theirs = blockwise_relative_attention(
+            query * scale, key, value, tables[0], tables[1], mask, causal
+        )
         grads = torch.autograd.grad(ours, inputs, grad_output)
         expected = torch.autograd.grad(theirs, wide, grad_output.float())
         for mine, reference in zip((ours, *grads), (theirs, *expected), strict=True):
