@@ -31,6 +31,7 @@ from tests.end_to_end.commands import USER_DIR, run, train_options
 
 SECONDS = 60  # for one case, on a busy machine
 SEED = int(os.environ.get("SHAPE_SEED", random.randrange(10**6)))
+CASES = int(os.environ.get("SHAPE_CASES", 8))
 
 
 class RunsOnLoad:
@@ -226,7 +227,7 @@ def test_bad_checkpoints_are_harmless(name, folder):
 
     @seed(SEED)
     @settings(
-        max_examples=25,
+        max_examples=CASES,
         deadline=None,
         database=None,
         phases=[Phase.generate],  # a case is short as it is
