@@ -48,6 +48,9 @@ def read(path: Path, kind: type[Record], what: str) -> Record:
     fields = load_json(path, what)
     check_format(fields, getattr(kind, "FORMAT"), path, what)  # noqa: B009
     check(fields, kind, path, what)
+    for name, hint in typing.get_type_hints(kind).items():
+        if name in fields and isinstance(hint, type) and dataclasses.is_dataclass(hint):
+            fields[name] = hint(**fields[name])
     return kind(**fields)
 
 

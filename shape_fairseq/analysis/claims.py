@@ -73,7 +73,13 @@ class Runs:
 
 def has_test(seeds: list[Result]) -> bool:
     """Whether all of test was translated in every seed."""
-    return all(result.macro("test") is not None for result in seeds)
+    return len(bleu_on_test(seeds)) == len(seeds)
+
+
+def bleu_on_test(seeds: list[Result]) -> list[float]:
+    """The macro average of every seed that has all of test."""
+    averages = (result.macro("test") for result in seeds)
+    return [average for average in averages if average is not None]
 
 
 def judge(measured: str, differences: Sequence[Difference]) -> Verdict:
@@ -123,7 +129,7 @@ def shift_invariance(runs: Runs) -> Verdict:
         means[model] = statistics.fmean(result["models"][model]["mean"] for result in results)
         parts = [of_items(cosines, INVARIANT) for cosines in seeds]
         values = [sign * value for value, _ in parts]
-        samples = [sign * sample for _, sample in parts]
+        samples: list[np.ndarray] = [sign * sample for _, sample in parts]
         differences[model] = bootstrap.over_seeds(values, samples)
     sequences = len(results[0]["models"]["shape"]["sequences"])
     offsets = ", ".join(map(str, results[0]["offsets"]))
@@ -217,9 +223,7 @@ def compare_on(setting: str, decide: Callable[[str, Difference], Verdict]) -> Ca
         shape, ape = runs.seeds(setting, "shape"), runs.seeds(setting, "ape")
         if not shape or not ape:
             return NOT_MEASURED
-        means = [
-            statistics.fmean(result.macro("test") for result in seeds) for seeds in (shape, ape)
-        ]
+        means = [statistics.fmean(bleu_on_test(seeds)) for seeds in (shape, ape)]
         difference = bleu_difference(shape, ape)
         measured = f"SHAPE {means[0]:.2f}, APE {means[1]:.2f}: {interval(difference)}"
         if too_little(means):

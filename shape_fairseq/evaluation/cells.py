@@ -2,11 +2,13 @@
 
 import statistics
 from collections.abc import Iterable
+from typing import Literal
 
 from ..errors import UserError
 from .results import ALL, AS_IN_PAPER, Result, Variant, title_of
 from .table import MISSING, NOT_REPORTED
 
+Number = Literal["seconds", "updates", "parameters"]
 PAPERS_MODELS = ("ape", "rpe", "shape")
 
 
@@ -78,7 +80,7 @@ class Cells:
             return "other hardware"
         return speed_cell(baseline / ours)
 
-    def training(self, setting: str, variant: Variant, name: str) -> str:
+    def training(self, setting: str, variant: Variant, name: Number) -> str:
         """A whole number of the training, the mean of the seeds."""
         values = [result.training[name] for result in self.get(setting, variant)]
         return f"{statistics.fmean(values):,.0f}" if values else MISSING
@@ -118,11 +120,15 @@ def _all_but_seed(result: Result) -> dict:
 
 def mean_cell(values: Iterable[float | None]) -> str:
     """One score, or the mean of several with their standard deviation."""
-    values = list(values)
-    if not values or None in values:
+    scores = []
+    for value in values:
+        if value is None:
+            return MISSING
+        scores.append(value)
+    if not scores:
         return MISSING
-    spread = f" ±{statistics.stdev(values):.2f}" if len(values) > 1 else ""
-    return f"{statistics.fmean(values):.2f}{spread}"
+    spread = f" ±{statistics.stdev(scores):.2f}" if len(scores) > 1 else ""
+    return f"{statistics.fmean(scores):.2f}{spread}"
 
 
 def speed_cell(speed: float | None) -> str:

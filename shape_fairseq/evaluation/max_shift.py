@@ -26,9 +26,12 @@ def main(arguments: list[str]) -> None:
     kinds = {(result.setting, result.seed, result.model) for result in members}
     if len(by_data(members)) > 1 or len(kinds) > 1:
         raise UserError("results of different data, settings, models or seeds: give one kind")
-    scores = {result.max_shift: result.macro("valid") for result in members}
-    if None in scores or None in scores.values():
-        raise UserError("give results of SHAPE models with scores on all of valid")
+    scores = {}
+    for result in members:
+        score = result.macro("valid")
+        if result.max_shift is None or score is None:
+            raise UserError("give results of SHAPE models with scores on all of valid")
+        scores[result.max_shift] = score
     for max_shift, score in sorted(scores.items()):
         print(f"max-shift {max_shift}: BLEU {score:.2f} on valid")
     print(f"best: {choose(scores)}")

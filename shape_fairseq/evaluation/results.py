@@ -46,12 +46,22 @@ class Separators(TypedDict):
 
 
 class Signature(TypedDict):
-    """All that moves a score; there may be more than what is read again."""
+    """All that moves a score, as far as it is read again."""
 
     data: dict[str, str]
     generation: dict[str, str]
     sacrebleu: str
     training: dict[str, str]
+
+
+class WrittenSignature(Signature):
+    """All that moves a score, as it is written today; older files have less."""
+
+    checkpoint: str  # its checksum
+    averaged_updates: list[int]
+    versions: dict[str, str]
+    other_metrics: dict[str, str]
+    sacrebleu_test_sets: dict[str, str]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,8 +2,9 @@
 
 import argparse
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from .. import data_folder
 from ..command_line import Parser
@@ -26,6 +27,7 @@ from .results import (
     Result,
     Scores,
     Separators,
+    WrittenSignature,
 )
 
 Sequences = list[list[str]]  # the sentences of every sequence
@@ -195,6 +197,17 @@ def score(
     from .weights import read_history  # imports torch, which --help does not wait for
 
     history = read_history(checkpoint)
+    signature: WrittenSignature = {
+        "checkpoint": sha256(checkpoint),
+        "averaged_updates": history.averaged_updates,
+        "data": data_folder.signature(data),
+        "training": recipe.values,
+        "generation": settings,
+        "versions": results.versions(),
+        "sacrebleu": scored.signatures.pop(BLEU),
+        "other_metrics": scored.signatures,
+        "sacrebleu_test_sets": subsets.sacrebleu_names,
+    }
     return Result(
         setting=recipe.setting,
         model=recipe.model,
@@ -214,17 +227,7 @@ def score(
             "parameters": history.parameters,
             "hardware": hardware,
         },
-        signature={
-            "checkpoint": sha256(checkpoint),
-            "averaged_updates": history.averaged_updates,
-            "data": data_folder.signature(data),
-            "training": recipe.values,
-            "generation": settings,
-            "versions": results.versions(),
-            "sacrebleu": scored.signatures.pop(BLEU),
-            "other_metrics": scored.signatures,
-            "sacrebleu_test_sets": subsets.sacrebleu_names,
-        },
+        signature=signature,
         hypotheses={subset: text.lines(AS_IN_PAPER)[0] for subset, text in texts.items()},
         references={subset: test_set.references for subset, test_set in test_sets.items()},
         other_metrics=scored.scores,
@@ -248,7 +251,7 @@ def summary(result: Result) -> Iterator[str]:
             f" {counts['extra']} too many, in {counts['sequences_with_missing']} and"
             f" {counts['sequences_with_extra']} of {counts['sequences']} sequences"
         )
-    signature = result.signature
+    signature: Mapping[str, Any] = result.signature
     for metric, text in {BLEU: signature["sacrebleu"], **signature["other_metrics"]}.items():
         yield f"signature of {metric}: {text}"
 

@@ -15,7 +15,7 @@ from ..errors import UserError
 from ..evaluation.training_folder import COMPLETED_UPDATES
 from . import description
 from .description import Experiment
-from .jobs import Job, run_jobs
+from .jobs import Cluster, Job, run_jobs
 from .locking import lock_folder
 from .plan import TOP, Plan, common_variables, job_environment
 from .progress import Progress
@@ -154,6 +154,7 @@ def start(
     experiment: Experiment, out: Path, jobs: list[Job], environment: dict[str, str], gpus: int
 ) -> None:
     """Run what is not done, and print the report's summary."""
+    cluster: Cluster
     if experiment.cluster.kind == "slurm":
         from .slurm import SlurmCluster
 

@@ -64,6 +64,11 @@ class Corpus:
     max_pair_tokens: int | None = key(None, "longest training pair in tokens", 1)
     max_positions: int | None = key(None, "longest sequence to validate and test on, subwords", 1)
 
+    @property
+    def prepared(self) -> Path | None:
+        """The folder that data_prep made already, if it did."""
+        return Path(self.raw) if self.kind == "prepared" and self.raw else None
+
 
 ModelOptions = dataclasses.make_dataclass(
     "ModelOptions",
@@ -170,15 +175,22 @@ class Experiment:
     def seeds_of(self, setting: str) -> list[int]:
         return self.cell(setting).seeds or self.seeds
 
+    def updates(self, setting: str) -> int:
+        """The updates of a training, which a file must give."""
+        updates = self.cell(setting).updates
+        if updates is None:
+            raise UserError(f"training.{setting}.updates is missing")
+        return updates
+
     def save_every(self, setting: str) -> int | None:
         """The updates between two checkpoints, unless that is the recipe's."""
         saves = self.training.saves
-        return -(-self.cell(setting).updates // saves) if saves else None
+        return -(-self.updates(setting) // saves) if saves else None
 
     def checkpoints_saved(self, setting: str) -> int | None:
         """How many checkpoints a training leaves, unless the recipe says it."""
         interval = self.save_every(setting)
-        return self.cell(setting).updates // interval if interval else None
+        return self.updates(setting) // interval if interval else None
 
 
 def load(path: Path, overrides: list[str]) -> Experiment:
@@ -296,8 +308,7 @@ def _check_together(experiment: Experiment) -> None:
             except ValueError as error:
                 raise UserError(f"{path} cannot be split into words: {error}") from error
     for setting in experiment.settings:
-        if experiment.cell(setting).updates is None:
-            raise UserError(f"training.{setting}.updates is missing")
+        experiment.updates(setting)  # refused if it is missing
         saved, average = experiment.checkpoints_saved(setting), experiment.translation.average
         if saved is not None and saved < average:
             raise UserError(
@@ -327,7 +338,7 @@ def _check_together(experiment: Experiment) -> None:
     fairseq_path("corpus.raw", corpus.raw or "")
 
 
-def flat(part: object, prefix: str = "") -> Iterator[tuple[str, Any]]:
+def flat(part: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """All keys of an experiment with their values: training.vanilla.updates, 2000."""
     for item in dataclasses.fields(part):
         value = getattr(part, item.name)
@@ -355,15 +366,13 @@ def documentation() -> str:
 def _document(cls: type, section: str) -> Iterator[str]:
     hints = typing.get_type_hints(cls)
     yield f"\n[{section}]" if section else ""
-    yield f"# {cls.__doc__.strip()}"
-    sections = []
+    yield f"# {cls.__doc__}"
+    defaults, sections = cls(), []
     for item in dataclasses.fields(cls):
         if dataclasses.is_dataclass(hints[item.name]):
             sections.append(item.name)
             continue
-        default = item.default
-        if default is dataclasses.MISSING:
-            default = item.default_factory()
+        default = getattr(defaults, item.name)
         shown = "" if default is None else " = " + _toml(default)
         choices = item.metadata["choices"] or _literals(hints[item.name])
         listed = f" ({', '.join(choices)})" if choices else ""

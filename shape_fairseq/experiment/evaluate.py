@@ -26,8 +26,10 @@ from .locking import lock_folder
 from .training import PACKAGE, command_path, count_gpus, data_folder, log
 from .variables import Variables, fairseq_path
 
-VARIABLES = ("DATA", "RESULTS", "AVERAGE", "BEAM", "LENPEN", "SUBSETS", "MAX_TOKENS", "GPUS")
-VARIABLES += ("FP16", "GENERATE_EXTRA", "LOWERCASED_TOKENIZED", "UNFINISHED", "DRY_RUN")
+VARIABLES = (
+    *("DATA", "RESULTS", "AVERAGE", "BEAM", "LENPEN", "SUBSETS", "MAX_TOKENS", "GPUS"),
+    *("FP16", "GENERATE_EXTRA", "LOWERCASED_TOKENIZED", "UNFINISHED", "DRY_RUN"),
+)
 
 
 class Evaluation:

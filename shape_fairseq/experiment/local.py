@@ -44,10 +44,7 @@ class LocalCluster:
         return len(self.processes) < self.slots and job.gpus <= len(self.free_gpus)
 
     def start(self, job: Job) -> None:
-        if self.guard is None:
-            command = [sys.executable, "-c", GUARD]
-            self.guard = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
-        pipe = self.guard.stdin.fileno()
+        pipe = self._guard_pipe()
         taken = [self.free_gpus.pop(0) for _ in range(job.gpus)]
         environment = self.environment | dict(job.environment)
         if taken:
@@ -65,13 +62,21 @@ class LocalCluster:
             )
         self.processes[process.pid] = (job, process, taken)
 
+    def _guard_pipe(self) -> int:
+        """Where the guard, which is started when it is needed, is told of groups."""
+        if self.guard is None:
+            command = [sys.executable, "-c", GUARD]
+            self.guard = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
+        assert self.guard.stdin is not None  # because of PIPE
+        return self.guard.stdin.fileno()
+
     def ended(self) -> list[tuple[Job, int]]:
         ended = []
         for pid, (job, process, taken) in list(self.processes.items()):
             if process.poll() is not None:
                 del self.processes[pid]
                 self.free_gpus += taken
-                os.write(self.guard.stdin.fileno(), b"-%d\n" % pid)
+                os.write(self._guard_pipe(), b"-%d\n" % pid)
                 ended.append((job, process.returncode))
         return ended
 

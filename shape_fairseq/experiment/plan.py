@@ -77,11 +77,10 @@ class Plan:
 
     def __init__(self, experiment: Experiment, out: Path, gpus: int):
         self.experiment, self.out, self.gpus = experiment, out, gpus
-        self.data = out / "data"
-        if experiment.corpus.kind == "prepared":
-            self.data = Path(experiment.corpus.raw).resolve()
+        prepared = experiment.corpus.prepared
+        self.data = prepared.resolve() if prepared else out / "data"
         self.jobs: list[Job] = []
-        if experiment.corpus.kind != "prepared":
+        if not prepared:
             self._prepare()
         self._fill_cells()
         self._tune()
@@ -93,7 +92,7 @@ class Plan:
         words = tuple(map(str, command))
         variables = {key: str(value) for key, value in options.pop("variables", {}).items()}
         options["needs"] = tuple(options.pop("needs", ()))
-        if not options["needs"] and name != "corpus" and self.experiment.corpus.kind != "prepared":
+        if not options["needs"] and name != "corpus" and not self.experiment.corpus.prepared:
             options["needs"] = ("corpus",)
         self.jobs.append(
             Job(name, title, words, tuple(products), log, environment=variables, **options)
@@ -131,8 +130,8 @@ class Plan:
         return self.out / "results" / f"{cell}.json"
 
     def average(self, setting: str, cell: str) -> Path:
-        number, updates = self.experiment.translation.average, self.experiment.cell(setting).updates
-        return self.save(cell) / average_name(number, updates)
+        number = self.experiment.translation.average
+        return self.save(cell) / average_name(number, self.experiment.updates(setting))
 
     # -- jobs --------------------------------------------------------------------------------------
 
@@ -145,10 +144,10 @@ class Plan:
     def _fill_cell(self, setting: str, model: str, seed: int, shift: int | None = None) -> None:
         """Train a model, translate and score: one cell of the paper's table 2."""
         experiment, cell = self.experiment, self.cell(setting, model, seed, shift)
-        parts = experiment.cell(setting)
+        parts, updates = experiment.cell(setting), experiment.updates(setting)
         options = experiment.training
         variables = {"DATA": self.data, "SAVE": self.save(cell), "SEED": seed, "GPUS": self.gpus}
-        variables |= {"ARCH_SIZE": options.size, "UPDATES": parts.updates}
+        variables |= {"ARCH_SIZE": options.size, "UPDATES": updates}
         if options.batch_tokens:
             variables["BATCH_TOKENS"] = options.batch_tokens
         if options.max_tokens:
@@ -167,7 +166,7 @@ class Plan:
             title += f" (K={shift})"
         if len(experiment.seeds_of(setting)) > 1:
             title += f" (seed {seed})"
-        tokens = parts.updates * (options.batch_tokens or 112_000)
+        tokens = updates * (options.batch_tokens or 112_000)
         self._add(
             f"train-{cell}",
             f"Train {title} on {setting.upper()}",
@@ -176,7 +175,7 @@ class Plan:
             variables=variables,
             weight=10 + tokens / TOKENS_A_SECOND.get(model, 9000),
             gpus=self.gpus,
-            updates=parts.updates,
+            updates=updates,
             updates_log=self.save(cell) / LOG,
         )
         translation = experiment.translation
@@ -203,17 +202,18 @@ class Plan:
     def _extra(self, setting: str) -> list[str]:
         """Options of fairseq-train that the recipe does not have."""
         parts, options = self.experiment.cell(setting), self.experiment.training
+        updates = self.experiment.updates(setting)
         extra = shell_words(options.options)
         average = self.experiment.translation.average
         if average > Translation.average:  # the recipes keep so many checkpoints
             extra += ["--keep-interval-updates", str(average)]
         if options.saves:
             # Small data has many short epochs: validate and save now and then, not after each.
-            extra += f"--validate-interval {parts.updates} --save-interval {parts.updates}".split()
+            extra += f"--validate-interval {updates} --save-interval {updates}".split()
         if parts.falling_lr is not None:
             # A rate that falls to zero at the last update makes the most of a short training.
             extra += f"--lr-scheduler cosine --lr {parts.falling_lr:g}".split()
-            extra += f"--warmup-updates {parts.updates // 15}".split()
+            extra += f"--warmup-updates {updates // 15}".split()
         return extra + shell_words(parts.options)
 
     def _tune(self) -> None:
@@ -229,7 +229,6 @@ class Plan:
             if cells:
                 output = self.out / "analysis" / setting / "max-shift.txt"
                 command = [sys.executable, "-m", "shape_fairseq", "max-shift"]
-                command += map(self.result, cells)
                 self._add(
                     f"max-shift-{setting}",
                     f"Choose SHAPE's K, {setting.upper()}",
@@ -240,6 +239,7 @@ class Plan:
                         ' && mv "$0.partial" "$0"',
                         output,
                         *command,
+                        *map(self.result, cells),
                     ],
                     [output],
                     needs=[f"evaluate-{cell}" for cell in cells],
@@ -282,6 +282,7 @@ class Plan:
             models = [model for model in models if model in ("ape", "shape")]
         cells = {model: self.cell(setting, model, seeds[0]) for model in models}
         needed = list(cells.values())
+        words: list[object]
         if name == "curves":
             words = [*map(self.save, needed)]
         elif name == "length-bleu":

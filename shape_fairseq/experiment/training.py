@@ -33,7 +33,7 @@ from .variables import LARGEST_SEED, Variables
 
 PACKAGE = Path(__file__).resolve().parents[1]
 # A small model for a look on a CPU; it changes no more than it must.
-TINY = {"--max-tokens": 4000, "--update-freq": 1, "--max-update": 500}
+TINY: dict[str, float] = {"--max-tokens": 4000, "--update-freq": 1, "--max-update": 500}
 TINY |= {"--lr": 0.003, "--warmup-updates": 100}
 FINETUNE = "--finetune-from-model"
 # What a training and its evaluation leave. A person may have deleted the large files among it.
@@ -89,7 +89,7 @@ class Ranks:
         """What goes before fairseq-train where it does not start its ranks itself."""
         if self.nodes == 1 and (self.gpus or self.number == 1):
             return []
-        options = {"--nnodes": self.nodes, "--node_rank": self.node or 0}
+        options: dict[str, object] = {"--nnodes": self.nodes, "--node_rank": self.node or 0}
         options |= {"--master_addr": self.address or "127.0.0.1", "--master_port": self.port}
         options |= {"--nproc_per_node": self.on_a_node}
         words = [str(word) for pair in options.items() for word in pair]

@@ -5,6 +5,7 @@ import re
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
+from typing import overload
 
 from ..errors import UserError
 
@@ -27,6 +28,16 @@ class Variables:
 
     def text(self, name: str, default: str = "") -> str:
         return self.environment.get(name) or default
+
+    @overload
+    def whole_number(
+        self, name: str, default: int, minimum: int = 1, maximum: int | None = None
+    ) -> int: ...
+
+    @overload
+    def whole_number(
+        self, name: str, default: None, minimum: int = 1, maximum: int | None = None
+    ) -> int | None: ...
 
     def whole_number(
         self, name: str, default: int | None, minimum: int = 1, maximum: int | None = None

@@ -52,7 +52,6 @@ def read_settings(folder: Path) -> Settings:
         raise UserError(f"{path} is missing: make {folder} with shape-fairseq export")
     try:
         settings = records.read(path, Settings, "the settings of an exported model")
-        settings = dataclasses.replace(settings, search=Search(**settings.search))
         check_search(settings.search)
     except UserError as error:
         raise UserError(f"{path} is damaged ({error}): export the model again") from error

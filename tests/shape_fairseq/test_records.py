@@ -13,6 +13,11 @@ class Score(TypedDict):
 
 
 @dataclasses.dataclass(frozen=True)
+class Part:
+    beam: int = 4
+
+
+@dataclasses.dataclass(frozen=True)
 class Example:
     FORMAT: ClassVar[int] = 2
     name: str
@@ -20,9 +25,10 @@ class Example:
     scores: dict[str, list[Score]]
     counts: tuple[int, str] | None = None
     max_shift: int | None = None
+    part: Part = Part(5)
 
 
-EXAMPLE = Example("ape", 1, {"test": [{"bleu": 20.5}, {"bleu": 21}]})
+EXAMPLE = Example("ape", 1, {"test": [{"bleu": 20.5}, {"bleu": 21}]}, part=Part(6))
 
 
 @pytest.fixture

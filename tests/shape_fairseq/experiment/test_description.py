@@ -48,7 +48,7 @@ DEMO = RECIPES / "demo.toml"
         ("seeds=[4294967296]", "seeds must be at most 4294967295"),
         ("training.interpolate.updates=1000000000000", "updates must be a number up to"),
         ("translation.average=11", "training.saves = 10 a training on extrapolate saves 10"),
-        ("training.batch_tokens=1500", "must be a multiple of training.max_tokens \\(1000\\)"),
+        ("training.batch_tokens=1500", "must be a multiple of training.max_tokens \\(400\\)"),
     ],
 )
 def test_a_mistake_is_one_line_that_names_the_key(override, message):
