@@ -1,6 +1,7 @@
 """The recipes run for real, on the CPU and with tiny models: resume, fp16, two ranks, two nodes."""
 
 import re
+import shutil
 import socket
 from itertools import pairwise
 
@@ -83,11 +84,15 @@ def check_that_other_trainings_are_refused(recipes, training):
         assert f"EXTRA={TINY['EXTRA']}" in refusal
 
 
-def test_the_note_of_completion_is_no_program(recipes, demo, tmp_path):
-    (tmp_path / "completed_updates.txt").write_text("BASH_VERSINFO[$(touch x)]\n")
-    refusal = recipes.refused("vanilla", "ape", DATA=demo, SAVE=tmp_path, **TINY)
+def test_the_note_of_completion_is_no_program(recipes, demo, alone, tmp_path):
+    save = tmp_path / "save"
+    shutil.copytree(alone, save)
+    (save / "completed_updates.txt").write_text("BASH_VERSINFO[$(touch x)]\n")
+    training = {"DATA": demo, "SAVE": save, "BATCH_TOKENS": 2000, "MAX_TOKENS": 1000, **TINY}
+    refusal = recipes.refused("vanilla", "rpe", UPDATES=6, **training)
     assert "completed_updates.txt holds no number" in refusal
-    assert not (tmp_path / "x").exists() and not (recipes.top.parent / "x").exists()
+    for folder in (save, tmp_path, recipes.top, recipes.top.parent):
+        assert not (folder / "x").exists()
 
 
 def test_two_nodes_train_as_one_process_does(recipes, demo, alone, tmp_path):
