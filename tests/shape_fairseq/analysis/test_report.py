@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from shape_fairseq.analysis import report, report_text
+from shape_fairseq.analysis.claims import FAILS, HOLDS, UNDECIDED, UNKNOWN, Verdict
 from shape_fairseq.data_folder import SETTINGS
 from shape_fairseq.errors import UserError
 from shape_fairseq.model_names import MODELS
@@ -29,6 +30,14 @@ def test_the_report_shows_what_was_measured_and_needs_no_network(runs):
     assert text.count("<code>shape-fairseq ") == len(report.SECTIONS) - 1  # what is not measured
     with pytest.raises(UserError, match="exists already"):
         report.main([str(runs)])
+
+
+def test_the_terminal_says_why_a_small_run_may_not_show_a_claim(runs):
+    folder = report.read_folder(runs)
+    claim = report.CLAIMS[0]
+    for verdict, told in ((HOLDS, False), (UNKNOWN, False), (FAILS, True), (UNDECIDED, True)):
+        text = report.summary(folder.runs, [(claim, Verdict("measured", verdict))])
+        assert (report.SMALL_RUN in text) is told
 
 
 def test_a_folder_without_runs_is_refused(tmp_path):
