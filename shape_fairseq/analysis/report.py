@@ -21,8 +21,9 @@ from .report_text import SECTIONS, Words
 FOLDER = Path(__file__).parent
 TEMPLATE = "report.html.j2"
 SMALL_RUN = (
-    "A short training of small models does not show all that the paper's long ones do: SHAPE learns"
-    " more slowly\nthan APE at first. The report says of each claim why a small run may not show it."
+    "A short training of small models does not show all that the paper's long ones do:"
+    " SHAPE learns more slowly\n"
+    "than APE at first. The report says of each claim why a small run may not show it."
 )
 MIME = {".svg": "image/svg+xml", ".png": "image/png"}
 TABLES_OF: dict[str, Callable[[dict], Table]] = {"swap": swap.table, "speed": speed.table}
