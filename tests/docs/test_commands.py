@@ -176,7 +176,8 @@ def clone(tmp_path) -> Path:
 def test_every_page_shows_a_command():
     pages = {page for page, _ in SHOWN}
     names = {p.relative_to(TOP).as_posix() for p in PAGES if "docs" in p.parts} | {"README.md"}
-    assert names - pages == {"docs/results/README.md"}
+    # What is in results was run once.
+    assert {name for name in names - pages if not name.startswith("docs/results/")} == set()
 
 
 def test_every_line_of_how_is_needed():
