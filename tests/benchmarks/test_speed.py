@@ -26,6 +26,7 @@ def test_the_other_formulation_computes_the_same(causal):
         torch.testing.assert_close(mine, reference)
 
 
+@pytest.mark.slow
 def test_bench_measures_all_levels_and_writes_all_files(tmp_path, capsys):
     options = ["--tiny", "--cpu", "--lengths", "27", "6", "--tokens", "54", "--turns", "2"]
     speed.main([*options, "--out", str(tmp_path)])

@@ -37,6 +37,7 @@ def peaks(folder: Path, pairs: int) -> dict[str, float]:
     return peaks
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_corpus(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).resolve().parents[2]))
     small, big = peaks(tmp_path / "small", PAIRS), peaks(tmp_path / "big", 4 * PAIRS)
