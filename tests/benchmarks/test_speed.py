@@ -48,6 +48,7 @@ def test_bench_measures_all_levels_and_writes_all_files(tmp_path, capsys):
     assert "RPE training step / APE" in printed and "no room" not in printed
 
 
+@pytest.mark.slow
 def test_bench_of_chosen_models_shows_no_others(tmp_path, capsys):
     options = ["--tiny", "--cpu", "--lengths", "27", "--tokens", "54", "--turns", "1"]
     options += ["--levels", "training", "--models", "shape", "--out", str(tmp_path)]
@@ -73,6 +74,7 @@ def test_what_does_not_fit_is_not_tried():
     assert not speed.too_large(speed.LOOKUP, "training", 27, cpu)
 
 
+@pytest.mark.slow
 def test_memory_tells_blocks_from_all_pairs_of_positions():
     conditions = speed.Conditions("_tiny", 500, tokens=400, device=torch.device("cpu"))
     cell = speed.measure("attention", 400, list(speed.TITLES), 1, conditions)

@@ -1,11 +1,14 @@
 import logging
 import subprocess
 
+import pytest
+
 from data_prep import binarize
 
 LANGS = ("en", "de")
 
 
+@pytest.mark.slow
 def test_data_bins_equal_those_of_fairseq_preprocess(tmp_path, write_text, commands):
     text, ours, theirs = tmp_path / "text", tmp_path / "ours", tmp_path / "theirs"
     english = ["a b c", "", "unknown a  b", "<unk> é 日本"] * 50

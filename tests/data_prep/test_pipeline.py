@@ -16,6 +16,8 @@ import pytest
 from data_prep.demo_corpus import generate
 from shape_fairseq.text.separator import split_joined
 
+# One process for all: its tests share two corpora that take long to make.
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("prepare_scripts")]
 SETTINGS = ("vanilla", "extrapolate", "interpolate")
 YEARS = [f"newstest{year}" for year in range(2010, 2017)]
 SMALL_DEMO = {"TRAIN_PAIRS": 600, "VALID_PAIRS": 25, "TEST_PAIRS": 20, "BPE_MERGES": 200,
@@ -113,7 +115,6 @@ def test_other_parameters_are_refused(demo, commands):
     assert snapshot(demo) == before
 
 
-@pytest.mark.slow
 def test_folders_from_before_languages_could_be_chosen_still_work(demo, tmp_path, commands):
     out = tmp_path / "out"
     shutil.copytree(demo, out)

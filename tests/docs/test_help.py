@@ -92,6 +92,7 @@ def test_examples_name_what_the_demo_leaves(monkeypatch, capsys):
             assert any(training.startswith(name) for training in trainings), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
 def test_the_example_of_a_script_works(script, tmp_path):
     text = processes.succeed(processes.run("bash", script, "--help")).stdout

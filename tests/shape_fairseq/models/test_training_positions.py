@@ -83,6 +83,7 @@ def test_source_and_target_and_ranks_draw_independently(build, batch, arch, monk
     assert all(torch.equal(*pair) for pair in zip(drawn[:2], vectors(0), strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arch", STILL)
 def test_activation_checkpoints_give_the_same_gradients(build, batch, arch):
     tokens = batch([5, 8])

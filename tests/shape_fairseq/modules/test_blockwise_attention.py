@@ -144,6 +144,7 @@ def test_blocks_cover_every_query_of_every_sequence_once(n, queries, earlier, he
     assert seen.eq(1).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limits", [TINY_BLOCKS, SHORT])
 def test_dropout_has_the_gradients_of_what_was_dropped(limits):
     """Numeric differences, with the same weights dropped every time."""
@@ -208,6 +209,7 @@ def test_large_half_precision_scores_do_not_overflow():
     torch.testing.assert_close(output, torch.full_like(output, 2.0))
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_square_of_the_length():
     """No tensor of a forward and backward pass is larger than a block or the inputs."""
     largest = 0
