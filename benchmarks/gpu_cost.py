@@ -17,6 +17,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import product
 from pathlib import Path
 from unittest.mock import patch
 
@@ -342,7 +343,8 @@ def missed_goals(result: dict) -> list[str]:
     return missed
 
 
-TRITON_TYPES = {torch.float16: "fp16", torch.bfloat16: "bf16", torch.float32: "fp32"}
+DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}
+TRITON_TYPES = {dtype: name for name, dtype in DTYPES.items()}
 INTEGERS = {"query_count", "key_count", "heads", "distances", "seed", "threshold"}
 NUMBERS = {"scale", "factor", "keep_factor"}
 SINGLE = {"log_sums", "deltas", "table_sums"}
@@ -417,13 +419,16 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument("--resources", action="store_true", help="compile the kernels and say so")
     parser.add_argument("--capabilities", type=int, nargs="+", default=[70, 75, 80, 90])
+    parser.add_argument("--dtype", choices=DTYPES, default="fp16", help="default: %(default)s")
+    parser.add_argument("--width", type=int, default=64, help="of a head (default: %(default)s)")
+    parser.add_argument("--max-relative-distance", type=int, default=16, metavar="L")
     parser.add_argument("--json", action="store_true", help="print JSON")
     args = parser.parse_args(arguments)
     if args.resources:
-        for capability in args.capabilities:
-            for name in KERNELS:
-                record = {"kernel": name, "capability": capability, **resources(name, capability)}
-                print(json.dumps(record), flush=True)
+        dtype, width, max_distance = DTYPES[args.dtype], args.width, args.max_relative_distance
+        for capability, name in product(args.capabilities, KERNELS):
+            needs = resources(name, capability, dtype, width, max_distance)
+            print(json.dumps({"kernel": name, "capability": capability, **needs}), flush=True)
         return
     result = summarize(args.tokens, args.launch)
     if args.json:

@@ -68,17 +68,30 @@ def test_an_operation_takes_what_limits_it():
 
 
 @pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="needs Triton")
-def test_the_kernels_compile_for_all_architectures_without_spills():
+@pytest.mark.parametrize(
+    ("dtype", "max_distance", "capabilities"),
+    [
+        ("fp16", 16, [70, 75, 80, 90]),
+        ("fp32", 16, [70, 75, 80, 90]),
+        ("bf16", 16, [80, 90]),  # older GPUs do not have it
+        ("fp16", 64, [80, 90]),  # on older ones `auto` stays with blockwise
+    ],
+)
+def test_the_kernels_compile_for_all_architectures_without_spills(
+    dtype, max_distance, capabilities
+):
     """In a process of its own: Triton compiles only where it does not interpret."""
     environment = {**os.environ, "TRITON_INTERPRET": "0"}
-    command = [sys.executable, "-m", "benchmarks.gpu_cost", "--resources"]
+    command = [sys.executable, "-m", "benchmarks.gpu_cost", "--resources", "--dtype", dtype]
+    command += ["--max-relative-distance", str(max_distance)]
+    command += ["--capabilities", *map(str, capabilities)]
     printed = subprocess.run(
         command, env=environment, cwd=REPOSITORY, capture_output=True, text=True, check=True
     ).stdout
     kernels = [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
-    assert len(kernels) == 4 * 3
+    assert len(kernels) == len(capabilities) * 3
     for kernel in kernels:
         assert kernel["shared_bytes"] <= SHARED_MEMORY[kernel["capability"]] * 1024, kernel
         assert kernel["spilled_bytes"] == 0 and kernel["registers"] <= 255, kernel
-        tensor_cores = has_tensor_cores(kernel["capability"])  # else `auto` stays with blockwise
+        tensor_cores = has_tensor_cores(kernel["capability"]) and dtype != "fp32"
         assert (kernel["tensor_core_instructions"] > 0) == tensor_cores, kernel
