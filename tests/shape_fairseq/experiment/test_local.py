@@ -117,6 +117,8 @@ def test_stop_ends_every_process_also_one_that_does_not_listen(
     wait_until(lambda: len(pids_of(tmp_path)) == 4)
     here.stop()
     assert (tmp_path / "asked").exists()
+    codes = {job.name: process.returncode for job, process, _ in here.processes.values()}
+    assert codes["b"] == -signal.SIGKILL
     wait_until(lambda: not any(map(is_running, pids_of(tmp_path))))
 
 
