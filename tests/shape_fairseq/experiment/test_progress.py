@@ -1,7 +1,7 @@
 """What a person sees while jobs run: on a terminal, in a pipe, and when one fails."""
 
+import contextlib
 import io
-import os
 import pty
 import re
 
@@ -115,31 +115,41 @@ def test_a_failure_is_one_line_with_the_log(job, capsys):
     assert not progress.running and "a" not in progress.done
 
 
-def test_a_terminal_shows_how_far_a_training_is(training, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
+def on_terminal(width: int, monkeypatch, use) -> str:
+    """All that `use`, which gets a terminal's stream, shows on it."""
+    monkeypatch.setenv("COLUMNS", str(width))
     ours, theirs = pty.openpty()
+    with open(theirs, "w", encoding="utf-8") as stream:
+        use(stream)
+    shown = b""
+    with open(ours, "rb", buffering=0) as screen, contextlib.suppress(OSError):  # at its end
+        while part := screen.read(4096):
+            shown += part
+    return shown.decode()
+
+
+def test_a_terminal_shows_how_far_a_training_is(training, monkeypatch):
     running = training("| num_updates=4, lr=0.1\n", weight=60)
-    with open(theirs, "w", encoding="utf-8") as terminal:
-        progress = begin([running], terminal)
+
+    def use(stream):
+        progress = begin([running], stream)
         progress.started(running)
         progress.show()
-        progress.show()  # too soon to draw it again
         progress.end()
-    shown = os.read(ours, 4096).decode()
-    os.close(ours)
-    assert shown.count("   0:00  Job a  ████████░░░░░░░░░░░░ 4/10 updates") == 1
+
+    shown = on_terminal(80, monkeypatch, use)
+    assert re.search(r"\n   0:\d\d  Job a  ████████░░░░░░░░░░░░ 4/10 updates\r\n", shown)
     assert re.search(r"0 of 1 done, about \d+ s left", shown)
     assert shown.endswith("\r\033[K\033[A\033[K")  # both lines are gone
 
 
 def test_a_narrow_terminal_cuts_lines_so_that_they_can_be_drawn_over(training, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "20")
-    ours, theirs = pty.openpty()
     running = training("| num_updates=4, lr=0.1\n")
-    with open(theirs, "w", encoding="utf-8") as terminal:
-        progress = begin([running], terminal)
+
+    def use(stream):
+        progress = begin([running], stream)
         progress.started(running)
         progress.show()
-    lines = os.read(ours, 4096).decode().split("\r\n")[1:]
-    os.close(ours)
+
+    lines = on_terminal(20, monkeypatch, use).split("\r\n")[1:]
     assert [len(line) for line in lines] == [19, 19]
