@@ -1,4 +1,4 @@
-"""Data goes one way: each room of the house imports only the rooms below it."""
+"""Data goes one way: each room of the house imports only the rooms below it; all have tests."""
 
 import ast
 from pathlib import Path
@@ -27,6 +27,18 @@ LAYERS = [
     ["shape_fairseq"],
 ]
 RANK = {room: rank for rank, rooms in enumerate(LAYERS) for room in rooms}
+
+PACKAGE = REPOSITORY / "shape_fairseq"
+TESTS = REPOSITORY / "tests" / "shape_fairseq"
+# shape_fairseq/a/b.py is tested by tests/shape_fairseq/a/test_b.py. These are tested by others:
+TESTED_BY = {
+    "modules/fused_kernels.py": "modules/test_fused_attention.py",  # calls every kernel
+    # Models of one class each: what they have in common is tested on all of them at once.
+    "models/transformer_cape.py": "models/test_training_positions.py",
+    "models/transformer_rope.py": "models/test_relative_positions.py",
+    "models/transformer_t5_bias.py": "models/test_relative_positions.py",
+}
+SHORT = 25  # lines; a module of so few has not much to test
 
 
 def modules() -> dict[str, Path]:
@@ -88,3 +100,22 @@ def test_no_module_imports_itself_through_others():
     while done := {name for name in left if not reaches[name] & left}:
         left -= done  # those whose imports are all in order
     assert left == set(), "these import each other in a circle"
+
+
+def test_every_module_has_a_test_file_of_its_name():
+    untested = set()
+    for path in PACKAGE.rglob("*.py"):
+        # __main__.py is tested by test_main.py.
+        mirrored = path.relative_to(PACKAGE).with_name(f"test_{path.stem.strip('_')}.py")
+        lines = path.read_text(encoding="utf-8").count("\n")
+        if lines > SHORT and not (TESTS / mirrored).exists():
+            untested.add(path.relative_to(PACKAGE).as_posix())
+    assert untested == TESTED_BY.keys(), "give it a test file, or take it off the list"
+    assert all((TESTS / other).exists() for other in TESTED_BY.values())
+
+
+def test_every_test_file_is_of_a_module():
+    for path in TESTS.rglob("test_*.py"):
+        name = path.name.removeprefix("test_")
+        module = PACKAGE / path.relative_to(TESTS).with_name(name)
+        assert module.exists() or name == "main.py", path

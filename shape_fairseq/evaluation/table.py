@@ -30,12 +30,12 @@ class Table:
 
     def markdown(self) -> str:
         def line(row: list[str]) -> str:
-            return f"| {' | '.join(cell.replace('<', '&lt;') for cell in row)} |"
+            return f"| {' | '.join(escape_markdown(cell) for cell in row)} |"
 
         body = [line(row) for row in self.rows if row is not RULE]
         rule = "|---" * len(self.header) + "|"
-        lines = [f"**{self.title}**", "", line(self.header), rule, *body]
-        return "\n".join([*lines, *(f"\n{note}" for note in self.notes)])
+        lines = [f"**{escape_markdown(self.title)}**", "", line(self.header), rule, *body]
+        return "\n".join([*lines, *(f"\n{escape_markdown(note)}" for note in self.notes)])
 
     def latex(self) -> str:
         def line(row: list[str]) -> str:
@@ -88,10 +88,16 @@ FORMATS: dict[str, Callable[[Table], str]] = {
 }
 
 
+def escape_markdown(text: str) -> str:
+    """Text with what Markdown would take for tags, or for the end of a cell, written as text."""
+    return text.replace("<", "&lt;").replace("|", "\\|")
+
+
 def escape_latex(text: str) -> str:
     """Text with what LaTeX would take for commands written as text."""
     special = {character: f"\\{character}" for character in "&%_#{}$"}
     special |= {"±": r"$\pm$", "<": r"$<$", ">": r"$>$", "\\": r"\textbackslash{}"}
+    special |= {"^": r"\textasciicircum{}", "~": r"\textasciitilde{}"}
     return "".join(special.get(character, character) for character in text)
 
 

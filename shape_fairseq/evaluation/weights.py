@@ -12,6 +12,9 @@ from ..errors import UserError
 
 COPY = re.compile(rf"encoder\.layers\.\d+\.({'|'.join(FAST_PATH_COPIES)})")
 
+# What models share. fairseq saves copies of it when it trains on a GPU or in half precision.
+SHARED = re.compile(r"embed_tokens\.weight|output_projection\.weight|distance_bias\.table")
+
 
 @dataclasses.dataclass(frozen=True)
 class History:
@@ -40,11 +43,13 @@ def read_history(path: Path) -> History:
 
 def shared_weights(weights: dict[str, torch.Tensor]) -> dict[str, str]:
     """For each name the first name of the same weights: embeddings are shared."""
-    first: dict[tuple, str] = {}
-    return {
-        name: first.setdefault((tensor.data_ptr(), tensor.shape), name) if tensor.numel() else name
-        for name, tensor in weights.items()
+    names = [name for name in weights if SHARED.search(name)]
+    first = {
+        # The default is for numbers that equal nothing: NaN of a training that went wrong.
+        name: next((other for other in names if torch.equal(weights[other], weights[name])), name)
+        for name in names
     }
+    return {name: first.get(name, name) for name in weights}
 
 
 def count_parameters(weights: dict[str, torch.Tensor]) -> int:

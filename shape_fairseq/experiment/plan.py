@@ -297,9 +297,8 @@ class Plan:
         if name == "swap":
             words += ["--sequences", options.swapped_sequences]
             words += ["--beam", self.experiment.translation.beam]
-        if name == "similarity":
+        if name == "similarity" and (k := self.experiment.cell(setting).max_shift):
             # The paper's offsets, 0, 100, 250 and 500, are for its K of 500.
-            k = self.experiment.cell(setting).max_shift
             words += ["--offsets", *sorted({0, k // 5, k // 2, k})]
         if name != "curves":
             words += ["--data", self.data]

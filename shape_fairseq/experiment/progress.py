@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, TextIO
 if TYPE_CHECKING:
     from .jobs import Job
 
-NUM_UPDATES = re.compile(rb"num_updates\W+(\d+)")
+# With what follows the number: of a line that is half written, 5 may be the beginning of 500.
+NUM_UPDATES = re.compile(rb"num_updates\W+(\d+)\D")
 BAR_WIDTH = 20
 SECONDS_BETWEEN_SHOWS = 0.5
 

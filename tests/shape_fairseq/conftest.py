@@ -1,19 +1,26 @@
-"""Small real models, built by fairseq from a vocabulary that the tests make."""
+"""Small real models, built by fairseq from a vocabulary that the tests make.
+
+torch and fairseq are imported where they are used: tests of modules without them start at once.
+"""
+
+from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import TYPE_CHECKING
 
 import pytest
-import torch
-from fairseq.data import Dictionary
-from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 
-import shape_fairseq.models  # noqa: F401 - registers the models
 from shape_fairseq.text import bpe
+
+if TYPE_CHECKING:
+    from fairseq.data import Dictionary
 
 
 def vocabulary(size: int) -> Dictionary:
+    from fairseq.data import Dictionary
+
     dictionary = Dictionary()
     for index in range(size - len(dictionary)):
         dictionary.add_symbol(f"w{index}")
@@ -22,6 +29,10 @@ def vocabulary(size: int) -> Dictionary:
 
 def parse_options(arch: str, *options: str) -> Namespace:
     """All options of an architecture, as fairseq-train would complete them."""
+    from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
+
+    import shape_fairseq.models  # noqa: F401 - registers the models
+
     parser = ArgumentParser(argument_default=None)
     ARCH_MODEL_REGISTRY[arch].add_args(parser)
     args = parser.parse_args(["--share-all-embeddings", *options])
@@ -33,12 +44,14 @@ def parse_options(arch: str, *options: str) -> Namespace:
 @pytest.fixture
 def build():
     """build("transformer_shape_tiny", "--max-shift", "5"): a model in evaluation mode."""
+    import torch
+    from fairseq.models import ARCH_MODEL_REGISTRY
 
     def build_model(arch: str, *options: str, vocabulary_size: int = 40, seed: int = 1):
-        torch.manual_seed(seed)
         words = vocabulary(vocabulary_size)
         task = SimpleNamespace(source_dictionary=words, target_dictionary=words)
         args = parse_options(arch, *options)
+        torch.manual_seed(seed)
         return ARCH_MODEL_REGISTRY[arch].build_model(args, task).eval()
 
     return build_model
@@ -60,6 +73,7 @@ def data_folder(tmp_path) -> Path:
 @pytest.fixture
 def save_checkpoint(build, tmp_path, data_folder):
     """save_checkpoint("transformer_rpe_tiny"): the path of a checkpoint with random weights."""
+    import torch
 
     def save(arch: str, *options: str) -> Path:
         path = tmp_path / f"{arch}.pt"
@@ -99,6 +113,7 @@ def export_model(save_checkpoint, tmp_path):
 @pytest.fixture
 def batch():
     """batch([3, 7], left_pad=True): token ids of sequences of these lengths, padded with 1."""
+    import torch
 
     def make_batch(lengths, left_pad=False, seed=0):
         generator = torch.Generator().manual_seed(seed)

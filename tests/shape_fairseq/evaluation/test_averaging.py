@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from shape_fairseq.errors import UserError
-from shape_fairseq.evaluation import averaging, weights
+from shape_fairseq.evaluation import averaging
 
 
 def save_checkpoint(folder, updates: int, embedding: float, bias: float) -> None:
@@ -48,10 +48,3 @@ def test_too_few_or_damaged_checkpoints_are_refused(tmp_path):
         "checkpoint_1_5.pt",
         "checkpoint_1_6.pt",
     ]
-
-
-def test_parameters_of_a_real_model_are_counted(build):
-    for arch in ("transformer_tiny", "transformer_rpe_tiny"):
-        model = build(arch)
-        learned = sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
-        assert weights.count_parameters(model.state_dict()) == learned

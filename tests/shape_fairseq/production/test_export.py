@@ -1,18 +1,10 @@
-"""What is served is what was trained, and what cannot be served is refused."""
+"""What cannot be exported is refused, and nothing is overwritten."""
 
 import pytest
-import torch
 
 from shape_fairseq.errors import UserError
-from shape_fairseq.model_names import MODELS
 from shape_fairseq.production import export
-from shape_fairseq.production.fairseq_model import stock_weights
 from tests.shape_fairseq.conftest import vocabulary
-
-PRE_NORM = ("--encoder-normalize-before", "--decoder-normalize-before")
-ARCHITECTURES = [f"{model.architecture}_tiny" for model in MODELS.values()]
-STOCK = [f"transformer{name}_tiny" for name in ("", "_shape", "_cape", "_randomized")]
-RELATIVE = sorted(set(ARCHITECTURES) - set(STOCK))
 
 
 def refusal(*arguments: object) -> str:
@@ -21,58 +13,6 @@ def refusal(*arguments: object) -> str:
         export.main([str(argument) for argument in arguments])
     assert "\n" not in str(error.value)
     return str(error.value)
-
-
-@pytest.mark.parametrize("arch", STOCK)
-def test_stock_export_is_plain_data_and_loads_into_fairseqs_own_model(
-    save_checkpoint, build, batch, tmp_path, arch
-):
-    path, output = save_checkpoint(arch), tmp_path / "stock.pt"
-    export.main([str(path), "--to", "fairseq", str(output)])
-    state = torch.load(output, weights_only=True)  # no class but tensors, no list of allowed ones
-    options = state["cfg"]["model"]
-    assert options["arch"] == options["_name"] == "transformer_tiny"
-    added = {name for model in MODELS.values() for name in model.options}
-    assert not added & {f"--{name.replace('_', '-')}" for name in options}
-    assert options["user_dir"] is None
-    assert state["cfg"]["common"]["user_dir"] is None
-    stock = build("transformer_tiny", seed=2)
-    stock.load_state_dict(state["model"], strict=True)
-    tokens, lengths = batch([5, 9], left_pad=True), torch.tensor([5, 9])
-    inputs = (tokens, lengths, batch([4, 7]))
-    with torch.no_grad():
-        assert torch.equal(stock(*inputs)[0], build(arch)(*inputs)[0])
-
-
-def test_options_in_all_of_fairseqs_places_are_found(save_checkpoint, tmp_path):
-    path = save_checkpoint("transformer_shape_tiny")
-    state = torch.load(path)
-    options = state["cfg"]["model"]
-    layouts = {"hydra": (None, {"model": vars(options)}), "old": (options, None)}
-    for name, (args, cfg) in layouts.items():
-        torch.save({**state, "args": args, "cfg": cfg}, path)
-        export.main([str(path), "--to", "fairseq", str(tmp_path / f"{name}.pt")])
-        exported = torch.load(tmp_path / f"{name}.pt", weights_only=True)
-        assert exported["cfg"]["model"]["arch"] == "transformer_tiny"
-        assert exported["cfg"]["model"]["encoder_layers"] == options.encoder_layers
-
-
-def test_what_a_fairseq_version_makes_for_itself_is_left_out():
-    mine = {"encoder.layers.0.fc1.weight": 1, "decoder.embed_tokens.weight": 2}
-    versions = {
-        "encoder.layers.0.in_proj_weight": 3,
-        "encoder.layers.0.fc1_bias": 4,
-        "encoder.embed_positions._float_tensor": 5,
-    }
-    assert stock_weights(mine | versions) == mine
-
-
-@pytest.mark.parametrize("arch", RELATIVE)
-def test_a_relative_model_is_no_stock_transformer(save_checkpoint, tmp_path, arch):
-    path, output = save_checkpoint(arch), tmp_path / "out.pt"
-    message = refusal(path, "--to", "fairseq", output)
-    assert "no relative positions" in message and "--to ctranslate2" in message
-    assert not output.exists()
 
 
 def test_bad_input_ends_in_one_line_and_writes_nothing(save_checkpoint, data_folder, tmp_path):
@@ -90,19 +30,6 @@ def test_bad_input_ends_in_one_line_and_writes_nothing(save_checkpoint, data_fol
     vocabulary(30).save(str(data_folder / "dict.txt"))
     assert "the dictionaries have 30 and 30" in refusal(path, *to_ct2, *codes)
     assert not output.exists() and not list(tmp_path.glob("*.partial"))
-
-
-def test_other_files_are_no_checkpoints(save_checkpoint, tmp_path):
-    path, output = save_checkpoint("transformer_tiny"), tmp_path / "out.pt"
-    state = torch.load(path)
-    state["cfg"]["model"].arch = "lightconv"
-    torch.save(state, path)
-    assert "holds lightconv" in refusal(path, "--to", "fairseq", output)
-    torch.save({"weights": {}}, path)
-    assert "no checkpoint of fairseq-train" in refusal(path, "--to", "fairseq", output)
-    path.write_bytes(b"PK")
-    assert "or it is damaged" in refusal(path, "--to", "fairseq", output)
-    assert not output.exists()
 
 
 def test_nothing_is_overwritten(save_checkpoint, tmp_path):

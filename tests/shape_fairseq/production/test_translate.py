@@ -204,37 +204,6 @@ def test_another_folder_is_no_model(tmp_path):
         Model(tmp_path / "none")
 
 
-TAMPERED = [
-    ("max_source_positions", 1),
-    ("max_source_positions", -5),
-    ("max_target_positions", "many"),
-    ("source_lang", None),
-    ("tokens", "yes"),
-    ("files", ["model.bin"]),
-    ("files", {"../elsewhere": "0"}),
-    ("files", {"model.bin": 0}),
-    ("search", None),
-    ("search", {"beam": "4"}),
-    ("search", {"beam": 0, "lenpen": 0.6, "max_len_a": 2, "max_len_b": 50}),
-    ("search", {"beam": 10**6, "lenpen": 0.6, "max_len_a": 2, "max_len_b": 50}),
-    ("search", {"beam": 4, "lenpen": float("nan"), "max_len_a": 2, "max_len_b": 50}),
-    ("search", {"beam": 4, "lenpen": 0.6, "max_len_a": float("inf"), "max_len_b": 50}),
-    ("search", {"beam": 4, "lenpen": 0.6, "max_len_a": 2, "max_len_b": 50, "eval": "1"}),
-    ("signature", 1),
-    ("surprise", 1),
-]
-
-
-def test_tampered_settings_are_one_line(folder):
-    path = folder / "shape_fairseq.json"
-    settings = json.loads(path.read_text())
-    for field, value in TAMPERED:
-        path.write_text(json.dumps(settings | {field: value}))
-        with pytest.raises(UserError, match="export the model again") as error:
-            Model(folder)
-        assert "\n" not in str(error.value), (field, value)
-
-
 def test_a_search_that_ctranslate2_refuses_is_one_line(model):
     with pytest.raises(UserError, match="--beam and --max-len-b must be at least 1"):
         list(translate_lines(model, [b"w1"], Search(beam=0)))
