@@ -1,11 +1,14 @@
 """One look for all figures: the same colour for the same model everywhere."""
 
+import logging
 from itertools import cycle
 
 from ..errors import UserError
 from ..model_names import MODELS
 
 try:
+    # A module of fairseq shows everybody's debug messages, and matplotlib has some at its start.
+    logging.getLogger("matplotlib").setLevel(logging.WARNING)
     import matplotlib
 except ImportError as error:
     raise UserError("figures need matplotlib: pip install 'shape-fairseq[analysis]'") from error

@@ -1,4 +1,5 @@
 import json
+import sys
 
 import pytest
 import torch
@@ -6,6 +7,7 @@ import torch
 from benchmarks import speed
 from benchmarks.lookup_attention import LookupMultiheadAttention
 from shape_fairseq.modules.relative_attention import RelativeMultiheadAttention
+from tests import processes
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -24,6 +26,13 @@ def test_the_other_formulation_computes_the_same(causal):
         results.append([output, *(parameter.grad for parameter in module.parameters())])
     for mine, reference in zip(*results, strict=True):
         torch.testing.assert_close(mine, reference)
+
+
+@pytest.mark.slow
+def test_nothing_but_the_help_is_printed():
+    """fairseq turns on the debug messages of all packages."""
+    result = processes.succeed(processes.run(sys.executable, "-m", "benchmarks.speed", "--help"))
+    assert result.stdout.startswith("usage:") and "DEBUG" not in result.stderr
 
 
 @pytest.mark.slow
