@@ -73,9 +73,9 @@ def has_tensor_cores(capability: int) -> bool:
 def choose_tiles(
     width: int, distances: int, dtype: torch.dtype, capability: int
 ) -> dict[str, Tiles]:
-    """Tiles that leave all that a program needs in registers at head width 64.
+    """Tiles that leave all that a program needs in registers at head width 64 and L = 16.
 
-    Not quite in fp32 with an L above 16, where the forward pass spills some.
+    On tensor cores also with larger L; elsewhere a larger L spills some.
     """
     many = columns_of(distances) > 32
     if not has_tensor_cores(capability) or dtype == torch.float32:
