@@ -284,6 +284,9 @@ def _check_option(option: str, value: Any) -> None:
                 f"was not loaded: its option {option} refers to what is outside of the"
                 " checkpoint; nothing of it was run"
             )
+        # ${model.dropout} is OmegaConf's for another option of the same checkpoint.
+        if option.endswith("dropout") and not value.startswith("${"):
+            raise Refused(f"was not loaded: its option {option} is text where a number belongs")
         if option == "dataset_impl" and value == "fasta":  # its reader starts a shell
             raise Refused("was not loaded: translation models read no FASTA files")
     elif option in TABLE_OPTIONS and isinstance(value, (int, float)) and value > LARGEST_TABLE:
