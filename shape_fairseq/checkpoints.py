@@ -42,11 +42,14 @@ EVALUATED_OPTIONS = frozenset((
 ))
 # fmt: on
 # Options that size a table which is no weight, so that no weight tells how large it may be.
+POSITION_OPTIONS = ("max_source_positions", "max_target_positions")
 TABLE_OPTIONS = (
-    *("max_positions", "max_source_positions", "max_target_positions", "tokens_per_sample"),
+    *POSITION_OPTIONS,
+    *("max_positions", "tokens_per_sample"),
     *("max_shift", "max_global_shift", "max_local_shift", "max_global_scale", "position_range"),
 )
 LARGEST_TABLE = 1_000_000
+FEWEST_POSITIONS = 2  # a word and the end of the sentence
 MOST_OPTIONS = 100_000
 LONGEST_LITERAL = 10_000  # characters of its text, and elements of its value
 RESOLVER = re.compile(r"\$\{[^}]*:")  # OmegaConf's ${oc.env:HOME}: it reads what is outside
@@ -284,13 +287,15 @@ def _check_option(option: str, value: Any) -> None:
                 f"was not loaded: its option {option} refers to what is outside of the"
                 " checkpoint; nothing of it was run"
             )
-        # ${model.dropout} is OmegaConf's for another option of the same checkpoint.
-        if option.endswith("dropout") and not value.startswith("${"):
-            raise Refused(f"was not loaded: its option {option} is text where a number belongs")
         if option == "dataset_impl" and value == "fasta":  # its reader starts a shell
             raise Refused("was not loaded: translation models read no FASTA files")
-    elif option in TABLE_OPTIONS and isinstance(value, (int, float)) and value > LARGEST_TABLE:
-        raise Refused(f"was not loaded: its option {option} is {value:,}, more than any model has")
+    elif isinstance(value, (int, float)):
+        if option in TABLE_OPTIONS and value > LARGEST_TABLE:
+            raise Refused(
+                f"was not loaded: its option {option} is {value:,}, more than any model has"
+            )
+        if option in POSITION_OPTIONS and value < FEWEST_POSITIONS:
+            raise Refused(f"was not loaded: its option {option} is {value}: no sentence fits in")
 
 
 @contextmanager

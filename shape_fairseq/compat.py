@@ -42,6 +42,7 @@ from fairseq.distributed import utils as distributed_utils
 from fairseq.file_io import PathManager
 from fairseq.logging import progress_bar
 from fairseq.models import distributed_fairseq_model
+from fairseq.models.transformer import TransformerModelBase
 from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
 from fairseq.tasks import FairseqTask
 from fairseq.trainer import Trainer
@@ -174,7 +175,10 @@ def checked_checkpoints() -> list[Replacement]:
     def load_models(load):
         def load_model_ensemble_and_task(filenames, *args, **kwargs):
             with refusals(":".join(map(str, filenames))), checkpoints.no_larger_than(*filenames):
-                return load(filenames, *args, **kwargs)
+                models, config, task = load(filenames, *args, **kwargs)
+                for model in models:
+                    _try_a_word(model, task)
+                return models, config, task
 
         return load_model_ensemble_and_task
 
@@ -190,6 +194,16 @@ def checked_checkpoints() -> list[Replacement]:
         _wrap(checkpoint_utils, "load_model_ensemble_and_task", load_models),
         _wrap(FairseqTask, "build_criterion", make_criterion),
     ]
+
+
+def _try_a_word(model: nn.Module, task: FairseqTask) -> None:
+    """Let a Transformer read and write one word: an option of a wrong type fails here or never."""
+    # Other families, and those with another forward, take other inputs.
+    if type(model).forward is TransformerModelBase.forward and task.source_dictionary:
+        word, training = torch.tensor([[task.source_dictionary.eos()]]), model.training
+        with torch.no_grad():
+            model.eval()(word, torch.tensor([1]), word)
+        model.train(training)
 
 
 @contextmanager

@@ -29,15 +29,7 @@ class LinearBias(DistanceBias):
     def __init__(self, heads: int):
         super().__init__()
         self.slopes = slopes(heads)
-        self._last: tuple[tuple, Tensor] | None = None
 
     def by_distance(self, distances: Tensor, dtype: torch.dtype) -> Tensor:
         slopes = torch.tensor(self.slopes, dtype=dtype, device=distances.device)
         return slopes[:, None] * -distances.abs()
-
-    def forward(self, queries: int, keys: int, like: Tensor) -> Tensor:
-        """As in `DistanceBias`, computed by a side's first layer and kept for the others."""
-        key = (queries, keys, like.dtype, like.device)
-        if self._last is None or self._last[0] != key:
-            self._last = (key, super().forward(queries, keys, like).to(like.dtype))
-        return self._last[1]

@@ -40,9 +40,13 @@ class DistanceSelfAttention(MultiheadAttention):
         """Queries and keys (N x T x d) of which the first stands at position `first`."""
         return query, key
 
-    def bias(self, queries: int, keys: int) -> Tensor | None:
+    def bias(self, queries: int, keys: int, hide_future: bool) -> Tensor | None:
         """What is added to the scores, heads x Q x K; the queries are the last positions."""
         return None
+
+    def hides_future(self, attn_mask: Tensor | None) -> bool:
+        """Whether the mask says no more than that a query sees nothing after itself."""
+        return self.causal and attn_mask is not None
 
     def forward(
         self,
@@ -86,8 +90,10 @@ class DistanceSelfAttention(MultiheadAttention):
         need_weights: bool,
     ) -> tuple[Tensor, Tensor | None]:
         """The output, N x Q x d, and where they are asked for the weights, N x Q x K."""
-        bias = self.bias(query.size(1), key.size(1))
-        simply_causal = self.causal and attn_mask is not None
+        simply_causal = self.hides_future(attn_mask)
+        bias = self.bias(query.size(1), key.size(1), simply_causal)
+        if bias is not None and simply_causal:
+            attn_mask = None  # the bias hides the future
         if bias is None and key_padding_mask is None and simply_causal and not need_weights:
             mask = None  # torch needs none: its memory grows with the length, not with its square
         else:

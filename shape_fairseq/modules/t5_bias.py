@@ -33,10 +33,9 @@ class BucketedBias(DistanceBias):
     """A learned table, buckets x heads, that all layers of a side look distances up in."""
 
     def __init__(self, heads: int, buckets: int, max_distance: int, causal: bool, width: int):
-        super().__init__()
+        super().__init__(nn.Parameter(torch.empty(buckets, heads)))
         self.max_distance = max_distance
         self.causal = causal
-        self.table = nn.Parameter(torch.empty(buckets, heads))
         nn.init.normal_(self.table, std=width**-0.5)
 
     def by_distance(self, distances: Tensor, dtype: torch.dtype) -> Tensor:

@@ -148,9 +148,6 @@ def test_each_bad_file_gets_the_advice_that_fits(tmp_path):
             whole_state(args=Namespace(max_source_positions=10**9)), tmp_path
         ),
         "no FASTA": bytes_of(whole_state(args=Namespace(dataset_impl="fasta")), tmp_path),
-        "attention_dropout is text": bytes_of(
-            whole_state(args=Namespace(attention_dropout="much")), tmp_path
-        ),
     }
     for message, content in cases.items():
         path.write_bytes(content)

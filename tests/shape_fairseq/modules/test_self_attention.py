@@ -7,6 +7,7 @@ import pytest
 import torch
 from fairseq.modules import MultiheadAttention
 
+from shape_fairseq.modules import biased_attention
 from shape_fairseq.modules.alibi import LinearBias
 from shape_fairseq.modules.biased_attention import BiasedSelfAttention
 from shape_fairseq.modules.rotary_attention import RotarySelfAttention
@@ -54,6 +55,19 @@ def score_of(kind: str, module, causal: bool):
 @pytest.mark.parametrize("padding", ["none", "left", "right"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_output_and_gradients_equal_the_papers(kind, padding, causal, need_weights):
+    check_against_paper(kind, padding, causal, need_weights)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("padding", ["none", "left"])
+@pytest.mark.parametrize("rows", [1, 4, LENGTH, 2 * LENGTH, 4 * LENGTH])
+def test_blocks_of_the_backward_pass_change_nothing(rows, padding, causal, monkeypatch):
+    """A query, four of nine, a head, two of three heads, all heads of a sequence."""
+    monkeypatch.setattr(biased_attention, "BLOCK_SIZE", rows * LENGTH)
+    check_against_paper("t5", padding, causal, need_weights=False)
+
+
+def check_against_paper(kind, padding, causal, need_weights):
     module = build(kind, causal)
     x = torch.randn(LENGTH, 2, WIDTH, dtype=torch.double, requires_grad=True)
     padded = padding_mask([4, LENGTH], LENGTH, left=padding == "left")

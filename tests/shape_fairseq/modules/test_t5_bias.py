@@ -27,3 +27,12 @@ def test_the_bias_is_learned():
     bias = BucketedBias(2, 8, 6, causal=False, width=16)
     bias(3, 5, bias.table).sum().backward()
     assert bias.table.grad.sum() == 2 * 3 * 5
+
+
+def test_a_kept_bias_is_computed_anew_when_something_was_learned():
+    bias = BucketedBias(2, 8, 6, causal=False, width=16)
+    with torch.no_grad():
+        first = bias(3, 5, bias.table)
+        assert bias(3, 5, bias.table) is first
+        bias.table.data.add_(1)  # as fairseq's optimizers do: torch counts no new version
+        assert bias(3, 5, bias.table).equal(first + 1)
