@@ -45,6 +45,7 @@ from fairseq.models import distributed_fairseq_model
 from fairseq.models.transformer import TransformerModelBase
 from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
 from fairseq.tasks import FairseqTask
+from fairseq.tasks.translation import TranslationTask
 from fairseq.trainer import Trainer
 from torch import nn
 
@@ -185,7 +186,10 @@ def checked_checkpoints() -> list[Replacement]:
     def make_criterion(build):
         def build_criterion(task, cfg, *args, **kwargs):  # fairseq-validate takes it from there
             with refusals("the criterion, of a checkpoint or of the options,"):
-                return build(task, cfg, *args, **kwargs)
+                criterion = build(task, cfg, *args, **kwargs)
+                if criterion is None:
+                    raise checkpoints.Refused("has no name")
+                return criterion
 
         return build_criterion
 
@@ -193,6 +197,20 @@ def checked_checkpoints() -> list[Replacement]:
         _wrap(checkpoint_utils, "load_checkpoint_to_cpu", load_to_cpu),
         _wrap(checkpoint_utils, "load_model_ensemble_and_task", load_models),
         _wrap(FairseqTask, "build_criterion", make_criterion),
+    ]
+
+
+def told_data_errors() -> list[Replacement]:
+    def wrapper(original):
+        def or_one_line(task, *args, **kwargs):
+            with refusals("the data, with the options that the model has or was given,"):
+                return original(task, *args, **kwargs)
+
+        return or_one_line
+
+    return [
+        _wrap(TranslationTask, "load_dataset", wrapper),
+        _wrap(FairseqTask, "filter_indices_by_size", wrapper),
     ]
 
 
@@ -418,6 +436,9 @@ PATCHES = (
     Patch("checked checkpoints", "all of fairseq",
           "a bad checkpoint ends in a traceback, runs out of memory or reaches a shell",
           checked_checkpoints),
+    Patch("told data errors", "all of fairseq",
+          "a sentence that is too long for the model ends in a traceback, as other bad data does",
+          told_data_errors),
     Patch("atomic checkpoints", "all of fairseq",
           "checkpoint_last.pt is copied in place: a full disk or a kill leaves half a file",
           atomic_checkpoints),

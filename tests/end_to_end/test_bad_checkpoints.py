@@ -266,6 +266,36 @@ def test_code_in_an_option_reaches_no_command(data, folder, tmp_path):
     assert not marker.exists()
 
 
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        *(("attention_dropout", value) for value in ("much", None, [], {"a": 1})),
+        ("dropout", "much"),
+        ("quant_noise_scalar", 7),  # it needs a GPU
+        ("max_source_positions", True),
+        ("max_target_positions", 1),
+    ],
+)
+def test_a_model_that_cannot_translate_is_not_loaded(option, value, folder):
+    """Options that fairseq looks at when it translates, not when it builds the model."""
+    checkpoint = folder / "checkpoint_1_60.pt"
+    state = torch.load(folder / "good.pt")
+    setattr(state["cfg"]["model"], option, value)
+    torch.save(state, checkpoint)
+    for name in ("fairseq-generate", "from_pretrained", "token-scores"):
+        line = outcome(LOADERS[name], folder, checkpoint)
+        assert f"{checkpoint} was not loaded" in line and "\n" not in line.strip()
+
+
+def test_a_checkpoint_without_criterion_is_not_validated(folder):
+    checkpoint = folder / "checkpoint_1_60.pt"
+    state = torch.load(folder / "good.pt")
+    state["cfg"]["criterion"]["_name"] = None
+    torch.save(state, checkpoint)
+    line = outcome(LOADERS["fairseq-validate"], folder, checkpoint)
+    assert "the criterion" in line and "has no name" in line and "\n" not in line.strip()
+
+
 def test_average_on_a_full_disk_is_one_line(folder, tmp_path):
     shutil.copy(folder / "good.pt", tmp_path / "checkpoint_1_60.pt")
     limit = 'ulimit -f 100; trap \'\' XFSZ; exec "$0" -m shape_fairseq "$@"'

@@ -10,7 +10,7 @@ import numpy
 import pytest
 import torch
 from fairseq import checkpoint_utils, utils
-from fairseq.data import data_utils
+from fairseq.data import Dictionary, LanguagePairDataset, data_utils
 from fairseq.distributed import utils as distributed_utils
 from fairseq.file_io import PathManager
 from fairseq.logging import progress_bar
@@ -21,6 +21,7 @@ from fairseq.trainer import Trainer
 
 from shape_fairseq import compat
 from shape_fairseq.compat import APPLIED, FAST_PATH_COPIES, OFFICIAL, PATCHES, sinusoidal_table
+from shape_fairseq.errors import OptionError
 
 CHECKS = {}
 
@@ -86,6 +87,15 @@ def an_unknown_class_is_named_in_one_line(tools):
     torch.save({"model": {}, "thing": logging.Formatter()}, path)
     with pytest.raises(ValueError, match=r"logging\.Formatter.*nothing of it was run") as error:
         checkpoint_utils.load_checkpoint_to_cpu(str(path))
+    assert "\n" not in str(error.value)
+
+
+@check("told data errors")
+def a_sentence_that_is_too_long_is_told_in_one_line(tools):
+    sentence = torch.arange(4, 13)
+    dataset = LanguagePairDataset([sentence], [9], Dictionary())
+    with pytest.raises(OptionError, match=r"max_positions=\(7, 7\)") as error:
+        FairseqTask(None).filter_indices_by_size(numpy.array([0]), dataset, (7, 7))
     assert "\n" not in str(error.value)
 
 
