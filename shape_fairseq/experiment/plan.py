@@ -56,10 +56,8 @@ def common_variables(gpus: int) -> dict[str, str]:
     # PYTHONWARNINGS: deprecations inside fairseq, many of them.
     variables = {"PYTHON": sys.executable, "PYTHONUTF8": "1", "PYTHONWARNINGS": "ignore"}
     if not gpus:
-        # Two small trainings use two cores better than one does. And glibc shall keep freed memory:
-        # to fetch it anew for each step costs a CPU a tenth of its time.
-        variables |= {"OMP_NUM_THREADS": "1", "MALLOC_MMAP_MAX_": "0"}
-        variables |= {"MALLOC_TRIM_THRESHOLD_": str(16 << 30)}
+        # Two small trainings use two cores better than one does.
+        variables |= {"OMP_NUM_THREADS": "1", **training.KEEP_MEMORY}
     return variables
 
 

@@ -1,6 +1,7 @@
 """What a training remembers of itself; the trainings themselves are in tests/recipes."""
 
 import shlex
+import sys
 
 import pytest
 
@@ -78,6 +79,16 @@ def test_what_is_left_of_a_training_is_nobody_elses(training, left):
         with pytest.raises(UserError, match=f"was trained with .*{named}"):
             training(model, **variables)._remember()
     assert "MODEL=ape" in (training().save / "recipe.txt").read_text()
+
+
+def test_on_a_cpu_a_training_keeps_its_memory(training, monkeypatch, capfd):
+    """Unless a person has said otherwise."""
+    tell = "import os; print(os.environ['MALLOC_MMAP_MAX_'], os.environ['MALLOC_TRIM_THRESHOLD_'])"
+    monkeypatch.setattr(Training, "words", lambda _: [sys.executable, "-c", tell])
+    monkeypatch.delenv("MALLOC_MMAP_MAX_", raising=False)
+    monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "5")
+    training().start()
+    assert capfd.readouterr().out == "0 5\n"
 
 
 def test_a_seed_that_numpy_refuses_is_one_line(training):
