@@ -294,6 +294,8 @@ def _check_option(option: str, value: Any) -> None:
             raise Refused(
                 f"was not loaded: its option {option} is {value:,}, more than any model has"
             )
+        if option.endswith(("dropout", "layerdrop")) and not 0 <= value <= 1:
+            raise Refused(f"was not loaded: its option {option} is {value}, no share of anything")
         if option in POSITION_OPTIONS and value < FEWEST_POSITIONS:
             raise Refused(f"was not loaded: its option {option} is {value}: no sentence fits in")
 

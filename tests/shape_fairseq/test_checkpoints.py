@@ -147,6 +147,15 @@ def test_each_bad_file_gets_the_advice_that_fits(tmp_path):
         "max_source_positions is 1,000,000,000": bytes_of(
             whole_state(args=Namespace(max_source_positions=10**9)), tmp_path
         ),
+        "max_target_positions is 1": bytes_of(
+            whole_state(args=Namespace(max_target_positions=1)), tmp_path
+        ),
+        "attention_dropout is nan": bytes_of(
+            whole_state(args=Namespace(attention_dropout=float("nan"))), tmp_path
+        ),
+        "decoder_layerdrop is 7": bytes_of(
+            whole_state(args=Namespace(decoder_layerdrop=7)), tmp_path
+        ),
         "no FASTA": bytes_of(whole_state(args=Namespace(dataset_impl="fasta")), tmp_path),
     }
     for message, content in cases.items():
