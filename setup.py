@@ -80,7 +80,7 @@ setup(
         "cluster": ["submitit>=1.5"],
         "analysis": ["matplotlib", "tensorboardX"],
         "ctranslate2": ["ctranslate2>=4.0"],
-        "triton": ["triton>=3.2; sys_platform == 'linux'"],
+        "triton": ["triton>=3.3; sys_platform == 'linux'"],
         # Applies BPE in C++. On Python 3.11 and newer it only builds after `pip install cython`,
         # with --no-build-isolation; without it our own engine gives the same subwords.
         "fastbpe": ["fastBPE>=0.1.0"],
@@ -92,7 +92,7 @@ setup(
             "ruff",
             "submitit>=1.5",
             "subword-nmt>=0.3.8",
-            "triton>=3.2; sys_platform == 'linux'",  # its interpreter and compiler need no GPU
+            "triton>=3.3; sys_platform == 'linux'",  # its interpreter and compiler need no GPU
         ],
         "release": ["build", "twine"],
     },

@@ -237,7 +237,7 @@ def obstacle(query: Tensor, key: Tensor, distances: int, dropout: float) -> str 
     if max(query.numel(), key.numel()) >= 1 << 31:
         return "the batch is too large for the fused kernels"
     if load_kernels() is None:
-        return "the fused kernels need Triton 3.2 or newer (pip install 'shape-fairseq[triton]')"
+        return "the fused kernels need Triton 3.3 or newer (pip install 'shape-fairseq[triton]')"
     if query.device.type != "cuda" and not is_interpreted():
         return "the fused kernels need a CUDA device"
     return None

@@ -59,7 +59,7 @@ def bf16_products():
     InterpreterBuilder.create_dot = dot
 
 
-needs_triton = pytest.mark.skipif(not runs_here(), reason="needs Triton 3.2 or newer")
+needs_triton = pytest.mark.skipif(not runs_here(), reason="needs Triton 3.3 or newer")
 SMALL = dict.fromkeys(KERNELS, Tiles(16, 16, 4))
 UNEVEN = {
     "forward": Tiles(32, 16, 4),
