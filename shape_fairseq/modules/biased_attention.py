@@ -163,11 +163,13 @@ class BiasedSelfAttention(DistanceSelfAttention):
             attn_mask = None
         pairs = (query.size(1), key.size(1), query, hides_future)
         mask = joint_mask(attn_mask, key_padding_mask, 1, query.dtype)
+        if mask is not None:  # B x 1 x Q x K, or x 1 x K
+            mask = mask.expand(query.size(0) // self.num_heads, -1, -1).unsqueeze(1)
         output = LearnedBiasAttention.apply(
             *(x.unflatten(0, (-1, self.num_heads)) for x in (query, key, value)),
             self.distance_bias.terms(*pairs),
             self.distance_bias.kept(*pairs),
-            None if mask is None else mask.unsqueeze(1),
+            mask,
             hides_future,
         )
         return output.flatten(0, 1), None

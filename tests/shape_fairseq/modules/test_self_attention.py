@@ -67,6 +67,22 @@ def test_blocks_of_the_backward_pass_change_nothing(rows, padding, causal, monke
     check_against_paper("t5", padding, causal, need_weights=False)
 
 
+def test_blocks_know_masks_that_hide_more_than_the_future(monkeypatch):
+    monkeypatch.setattr(biased_attention, "BLOCK_SIZE", 4 * LENGTH)
+    module = build("t5", causal=False)
+    x = torch.randn(LENGTH, 2, WIDTH, dtype=torch.double, requires_grad=True)
+    mask = torch.zeros(LENGTH, LENGTH, dtype=torch.double)
+    mask[::2, 1::3] = -torch.inf
+    upstream = torch.randn(LENGTH, 2, WIDTH, dtype=torch.double)
+    results = []
+    for need_weights in (False, True):  # in blocks, and as a whole
+        output, _ = module(x, x, x, attn_mask=mask, need_weights=need_weights)
+        gradients = torch.autograd.grad((output * upstream).sum(), [x, *module.parameters()])
+        results.append((output, *gradients))
+    for ours, theirs in zip(*results, strict=True):
+        torch.testing.assert_close(ours, theirs, atol=1e-10, rtol=1e-10)
+
+
 def check_against_paper(kind, padding, causal, need_weights):
     module = build(kind, causal)
     x = torch.randn(LENGTH, 2, WIDTH, dtype=torch.double, requires_grad=True)
