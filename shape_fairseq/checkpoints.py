@@ -135,11 +135,8 @@ def is_whole(path: Path) -> bool:
     """Whether all of a checkpoint is there, every byte as it was written."""
     try:
         check(path)
-        if zipfile.is_zipfile(path):
-            with zipfile.ZipFile(path) as archive:
-                return archive.testzip() is None
         return True
-    except (Refused, OSError, zipfile.BadZipFile):
+    except (Refused, OSError):
         return False
 
 
@@ -198,11 +195,17 @@ def _check_file(path: Path) -> None:
         )
     try:
         with zipfile.ZipFile(path) as archive:
-            entries = archive.infolist()
+            if sum(entry.file_size for entry in archive.infolist()) > size:
+                raise Refused(
+                    "is no checkpoint: it would unpack to more than its size; it was not loaded"
+                )
+            changed = archive.testzip()  # torch.load does not look whether a byte was changed
+    except Refused:
+        raise
     except Exception as error:  # zipfile, too, raises many kinds for a damaged file
         raise Refused(f"is damaged ({one_line(error, 120)}): copy it again") from error
-    if sum(entry.file_size for entry in entries) > size:
-        raise Refused("is no checkpoint: it would unpack to more than its size; it was not loaded")
+    if changed:
+        raise Refused(f"is damaged (in {changed[:60]!r}): copy it again")
 
 
 def _refusal(error: Exception) -> str:
@@ -249,11 +252,30 @@ def _check_contents(state: Any) -> None:
                 f"is of no use: its weights {name} are no numbers (NaN), as a training that"
                 " diverged leaves them; give an earlier checkpoint"
             )
-    for history in state.get("optimizer_history") or []:
-        if not isinstance(history, dict) or not isinstance(history.get("num_updates", 0), int):
-            raise Refused("is no checkpoint of fairseq-train: its history is of another kind")
+    _check_progress(state)
     for option, value in settings(state):
         _check_option(option, value)
+
+
+def _check_progress(state: dict) -> None:
+    """Refuse numbers of a training that no training reaches: one that goes on would count on."""
+    extra_state = state.get("extra_state") or {}
+    iterator = extra_state.get("train_iterator")
+    numbers: list[tuple[str, Any, int]] = [
+        ("previous_training_time", extra_state.get("previous_training_time", 0), 0)
+    ]
+    if isinstance(iterator, dict):
+        numbers.append(("epoch", iterator.get("epoch", 1), 1))
+    for history in state.get("optimizer_history") or []:
+        if not isinstance(history, dict):
+            raise Refused("is no checkpoint of fairseq-train: its history is of another kind")
+        numbers.append(("num_updates", history.get("num_updates", 0), 0))
+        if isinstance(scheduler := history.get("lr_scheduler_state"), dict):
+            numbers.append(("lr", scheduler.get("lr", 0), 0))
+    for name, number, least in numbers:
+        if not isinstance(number, (int, float, numpy.number)) or not number >= least:
+            shown = repr(number)[:60]
+            raise Refused(f"is no checkpoint of fairseq-train: its {name} is {shown}")
 
 
 def settings(state: Mapping) -> Iterator[tuple[str, Any]]:

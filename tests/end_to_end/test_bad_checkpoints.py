@@ -146,7 +146,8 @@ VALUES = st.one_of(
 @st.composite
 def damages(draw):
     """One way to spoil a checkpoint: its name, and a function of its state or its bytes."""
-    kind = draw(st.sampled_from(["option", "option", "option", "part", "weight", "bytes", "code"]))
+    kinds = ["option", "option", "option", "part", "progress", "weight", "bytes", "code"]
+    kind = draw(st.sampled_from(kinds))
     pick, value = draw(st.integers(0, 10**6)), draw(VALUES)
     return kind, pick, value
 
@@ -176,6 +177,12 @@ def spoil(good: dict, content: bytes, damage, path: Path, marker: Path) -> None:
             del state[name]
         else:
             state[name] = value
+    elif kind == "progress":
+        history = state["optimizer_history"][-1]
+        extra_state = state["extra_state"]
+        parts = [history, history["lr_scheduler_state"], extra_state, extra_state["train_iterator"]]
+        part = parts[pick % 4]
+        part[sorted(part)[pick // 4 % len(part)]] = value
     elif kind == "weight":
         name = sorted(state["model"])[pick % len(state["model"])]
         tensor = state["model"][name]

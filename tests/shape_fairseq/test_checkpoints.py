@@ -156,6 +156,18 @@ def test_each_bad_file_gets_the_advice_that_fits(tmp_path):
         "decoder_layerdrop is 7": bytes_of(
             whole_state(args=Namespace(decoder_layerdrop=7)), tmp_path
         ),
+        "previous_training_time is 'abc'": bytes_of(
+            whole_state(extra_state={"previous_training_time": "abc"}), tmp_path
+        ),
+        "epoch is -5": bytes_of(
+            whole_state(extra_state={"train_iterator": {"epoch": -5}}), tmp_path
+        ),
+        "num_updates is -5": bytes_of(
+            whole_state(optimizer_history=[HISTORY | {"num_updates": -5}]), tmp_path
+        ),
+        "lr is None": bytes_of(
+            whole_state(optimizer_history=[{"lr_scheduler_state": {"lr": None}}]), tmp_path
+        ),
         "no FASTA": bytes_of(whole_state(args=Namespace(dataset_impl="fasta")), tmp_path),
     }
     for message, content in cases.items():
@@ -177,14 +189,18 @@ def test_each_bad_file_gets_the_advice_that_fits(tmp_path):
     assert checkpoints.load(path)["model"]["w"].equal(torch.ones(500))
 
 
-def test_a_changed_byte_of_a_weight_is_noticed(tmp_path):
+def test_a_changed_byte_is_noticed(tmp_path):
+    """In a weight, and in a number of the training, which torch.load would read as another."""
     path = tmp_path / "checkpoint.pt"
-    content = bytearray(bytes_of(whole_state(), tmp_path))
-    path.write_bytes(content)
-    assert checkpoints.is_whole(path)
-    content[content.index(torch.ones(500).numpy().tobytes())] ^= 1
-    path.write_bytes(content)
-    assert not checkpoints.is_whole(path)
+    whole = bytes_of(whole_state(step=123456789), tmp_path)
+    for bits in (torch.ones(1).numpy().tobytes() * 8, (123456789).to_bytes(4, "little")):
+        changed = bytearray(whole)
+        changed[whole.index(bits)] ^= 1
+        path.write_bytes(changed)
+        torch.load(path)
+        assert not checkpoints.is_whole(path)
+        with pytest.raises(UserError, match="is damaged .*: copy it again"):
+            checkpoints.load(path)
 
 
 def test_the_newest_whole_checkpoint_is_by_updates(tmp_path):
