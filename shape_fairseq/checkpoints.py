@@ -273,6 +273,8 @@ def _check_progress(state: dict) -> None:
         if isinstance(scheduler := history.get("lr_scheduler_state"), dict):
             numbers.append(("lr", scheduler.get("lr", 0), 0))
     for name, number, least in numbers:
+        if isinstance(number, torch.Tensor) and number.numel() == 1:
+            number = number.item()  # several ranks write their time as a tensor
         if not isinstance(number, (int, float, numpy.number)) or not number >= least:
             shown = repr(number)[:60]
             raise Refused(f"is no checkpoint of fairseq-train: its {name} is {shown}")

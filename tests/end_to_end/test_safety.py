@@ -6,6 +6,7 @@ import sys
 import pytest
 import torch
 
+import shape_fairseq.models  # noqa: F401 - torch.load then reads what fairseq writes
 from tests import processes
 from tests.end_to_end.commands import COMMANDS, REPOSITORY, USER_DIR, run, train_options
 

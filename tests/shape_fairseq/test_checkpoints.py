@@ -203,6 +203,15 @@ def test_a_changed_byte_is_noticed(tmp_path):
             checkpoints.load(path)
 
 
+def test_several_ranks_write_their_time_as_a_tensor(tmp_path):
+    path = tmp_path / "checkpoint.pt"
+    for time, whole in ((torch.tensor(2.5), True), (torch.tensor(float("nan")), False)):
+        path.write_bytes(
+            bytes_of(whole_state(extra_state={"previous_training_time": time}), tmp_path)
+        )
+        assert checkpoints.is_whole(path) == whole
+
+
 def test_the_newest_whole_checkpoint_is_by_updates(tmp_path):
     for name, updates, optimizer in (
         ("checkpoint1.pt", 8, {}),
