@@ -4,9 +4,9 @@
 #   DATA=FOLDER bash recipes/adapt.sh CHECKPOINT
 #   Example: DATA=data bash recipes/adapt.sh checkpoints/vanilla-ape-seed1/average-10-at-200000.pt
 #
-# The recipe.txt beside CHECKPOINT tells its setting, size and options, which stay as they are. On
-# Multi30k a twentieth of the original updates was enough (docs/results). The result has the name of a
-# SHAPE model from scratch: evaluate it with another RESULTS. Environment variables as in
+# The recipe.txt beside CHECKPOINT tells its setting, size and options, which stay as they are;
+# docs/results tells how many updates it takes. The result has the name of a SHAPE model from scratch:
+# evaluate it with another RESULTS. Environment variables as in
 # recipes/vanilla.sh, with other defaults: SAVE=checkpoints/adapt-SETTING-seedSEED, UPDATES=20000 and
 # SAVE_EVERY=1000 (400 and 40 for a small model); BATCH_TOKENS is the checkpoint's.
 

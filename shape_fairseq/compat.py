@@ -178,7 +178,7 @@ def checked_checkpoints() -> list[Replacement]:
             with refusals(":".join(map(str, filenames))), checkpoints.no_larger_than(*filenames):
                 models, config, task = load(filenames, *args, **kwargs)
                 for model in models:
-                    _try_a_word(model, task)
+                    _try_a_word(model)
                 return models, config, task
 
         return load_model_ensemble_and_task
@@ -214,14 +214,14 @@ def told_data_errors() -> list[Replacement]:
     ]
 
 
-def _try_a_word(model: nn.Module, task: FairseqTask) -> None:
+def _try_a_word(model: nn.Module) -> None:
     """Let a Transformer read and write one word: an option of a wrong type fails here or never."""
-    # Other families, and those with another forward, take other inputs.
-    if type(model).forward is TransformerModelBase.forward and task.source_dictionary:
-        word, training = torch.tensor([[task.source_dictionary.eos()]]), model.training
-        with torch.no_grad():
-            model.eval()(word, torch.tensor([1]), word)
-        model.train(training)
+    if type(model).forward is not TransformerModelBase.forward:
+        return  # other families take other inputs
+    word, training = torch.tensor([[model.encoder.dictionary.eos()]]), model.training
+    with torch.no_grad():
+        model.eval()(word, torch.tensor([1]), word)
+    model.train(training)
 
 
 @contextmanager

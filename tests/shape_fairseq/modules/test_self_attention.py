@@ -55,7 +55,7 @@ def score_of(kind: str, module, causal: bool):
 @pytest.mark.parametrize("padding", ["none", "left", "right"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_output_and_gradients_equal_the_papers(kind, padding, causal, need_weights):
-    check_against_paper(kind, padding, causal, need_weights)
+    assert_equals_paper(kind, padding, causal, need_weights)
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -64,7 +64,7 @@ def test_output_and_gradients_equal_the_papers(kind, padding, causal, need_weigh
 def test_blocks_of_the_backward_pass_change_nothing(rows, padding, causal, monkeypatch):
     """A query, four of nine, a head, two of three heads, all heads of a sequence."""
     monkeypatch.setattr(biased_attention, "BLOCK_SIZE", rows * LENGTH)
-    check_against_paper("t5", padding, causal, need_weights=False)
+    assert_equals_paper("t5", padding, causal, need_weights=False)
 
 
 def test_blocks_know_masks_that_hide_more_than_the_future(monkeypatch):
@@ -83,7 +83,7 @@ def test_blocks_know_masks_that_hide_more_than_the_future(monkeypatch):
         torch.testing.assert_close(ours, theirs, atol=1e-10, rtol=1e-10)
 
 
-def check_against_paper(kind, padding, causal, need_weights):
+def assert_equals_paper(kind, padding, causal, need_weights):
     module = build(kind, causal)
     x = torch.randn(LENGTH, 2, WIDTH, dtype=torch.double, requires_grad=True)
     padded = padding_mask([4, LENGTH], LENGTH, left=padding == "left")
