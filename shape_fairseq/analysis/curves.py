@@ -2,15 +2,17 @@
 
 import re
 from bisect import bisect_left
+from os.path import commonpath, relpath
 from pathlib import Path
 
-from ..data_folder import SETTINGS, read_text
+from ..data_folder import RECIPES, read_text
 from ..errors import UserError
 from ..evaluation.results import label_title
 from ..evaluation.training_folder import LOG, read_recipe
 from . import base
 
 NAME = "curves"
+RELATIVE = "curves-relative"
 # fairseq's "simple" and "tqdm" formats, and its "json" one.
 VALIDATION = re.compile(
     r'(?:\| valid on .*\bppl |"valid_ppl": ")([\d.]+).*num_updates(?: |": ")(\d+)'
@@ -51,6 +53,7 @@ def read_run(save: Path) -> dict:
         "setting": recipe.setting,
         "model": recipe.model,
         "max_shift": recipe.max_shift,
+        "growing": recipe.values.get("SHIFT_WARMUP_UPDATES", "0") not in ("", "0"),
         "seed": recipe.seed,
         "updates": list(perplexities),
         "seconds": [time_of(update, seconds) for update in perplexities],
@@ -59,31 +62,77 @@ def read_run(save: Path) -> dict:
 
 
 def name_runs(runs: list[dict]) -> list[str]:
-    """A label for each run; SHAPE's K only where there are several."""
-    several = len({run["max_shift"] for run in runs if run["model"] == "shape"}) > 1
-    shifts = [run["max_shift"] if several else None for run in runs]
-    return [
-        run["model"] if shift is None else f"{run['model']}-k{shift}"
-        for run, shift in zip(runs, shifts, strict=True)
-    ]
+    """A label for each run; what K is and whether it grows only where SHAPE's runs differ in it."""
+    shape = [run for run in runs if run["model"] == "shape"]
+    several = len({run["max_shift"] for run in shape}) > 1
+    both = len({run["growing"] for run in shape}) > 1
+    labels = []
+    for run in runs:
+        shift = f"-k{run['max_shift']}" if run["model"] == "shape" and (several or both) else ""
+        labels.append(run["model"] + shift + ("-growing" if both and run["growing"] else ""))
+    return labels
 
 
 def compute(folders: list[Path]) -> dict:
-    """The curves of all trainings, by setting; APE first."""
+    """The curves of all trainings, by setting; APE first.
+
+    Trainings side by side in a folder are compared with each other, those of another are not.
+    """
+    places = [save.resolve().parent for save in folders]
+    shared = commonpath(places)
     settings: dict[str, list[dict]] = {}
-    for save in folders:
-        run = read_run(save)
-        settings.setdefault(run.pop("setting"), []).append(run)
-    order = (*SETTINGS, *sorted(settings))
-    for runs in settings.values():
-        for run, label in zip(runs, name_runs(runs), strict=True):
+    runs = [(read_run(save), place) for save, place in zip(folders, places, strict=True)]
+    for run, place in sorted(runs, key=lambda pair: RECIPES.index(pair[0]["setting"])):
+        folder = f", {relpath(place, shared)}" if len(set(places)) > 1 else ""
+        settings.setdefault(run.pop("setting") + folder, []).append(run)
+    for side_by_side in settings.values():
+        for run, label in zip(side_by_side, name_runs(side_by_side), strict=True):
             run["label"] = label
-        runs.sort(key=lambda run: (run["model"] != "ape", run["label"], run["seed"]))
-    return {"settings": {name: settings[name] for name in sorted(settings, key=order.index)}}
+        side_by_side.sort(
+            key=lambda run: (
+                run["model"] != "ape",
+                run["model"],
+                run["max_shift"] or 0,
+                run["growing"],
+                run["seed"],
+            )
+        )
+    return {"settings": settings}
+
+
+def relative(runs: list[dict]) -> list[tuple[dict, list[int], list[float]]]:
+    """Each run with its perplexities divided by APE's at the same updates; none without APE."""
+    ape = {run["seed"]: run for run in runs if run["model"] == "ape"}
+    ratios = []
+    for run in runs:
+        if run["model"] == "ape" or not ape:
+            continue
+        other = ape.get(run["seed"], next(iter(ape.values())))
+        usual = dict(zip(other["updates"], other["perplexity"], strict=True))
+        own = dict(zip(run["updates"], run["perplexity"], strict=True))
+        shared = [update for update in own if update in usual]
+        ratios.append((run, shared, [own[update] / usual[update] for update in shared]))
+    return ratios
+
+
+def looks(runs: list[dict]) -> list[dict]:
+    """How each run is drawn; of several seeds one is named."""
+    from . import figures
+
+    labels = [run["label"] for run in runs]
+    return [
+        {
+            "color": figures.colour(label, list(dict.fromkeys(labels))),
+            "marker": figures.marker(label),
+            "markevery": max(1, len(run["updates"]) // 10),
+            "label": label_title(label) if label not in labels[:place] else None,
+        }
+        for place, (run, label) in enumerate(zip(runs, labels, strict=True))
+    ]
 
 
 def plot(result: dict) -> dict:
-    """A row for each setting: by update and by wall clock."""
+    """A row for each setting: by update and by wall clock; and how far all are behind APE."""
     from . import figures
 
     settings = result["settings"]
@@ -91,21 +140,12 @@ def plot(result: dict) -> dict:
         len(settings), 2, figsize=(8, 0.4 + 2.6 * len(settings)), squeeze=False, sharey="row"
     )
     for (by_update, by_time), (setting, runs) in zip(axes, settings.items(), strict=True):
-        labels = list(dict.fromkeys(run["label"] for run in runs))
-        for place, run in enumerate(runs):
-            label = run["label"]
-            first = label not in [other["label"] for other in runs[:place]]
-            look = {
-                "color": figures.colour(label, labels),
-                "marker": figures.marker(label),
-                "markevery": max(1, len(run["updates"]) // 10),
-                "label": label_title(label) if first else None,
-            }
+        for run, look in zip(runs, looks(runs), strict=True):
             by_update.plot(run["updates"], run["perplexity"], **look)
             if None not in run["seconds"]:
                 by_time.plot([s / 60 for s in run["seconds"]], run["perplexity"], **look)
-        by_update.set_title(f"{setting.upper()}: by update", loc="left")
-        by_time.set_title(f"{setting.upper()}: by wall clock", loc="left")
+        by_update.set_title(f"{title(setting)}: by update", loc="left")
+        by_time.set_title(f"{title(setting)}: by wall clock", loc="left")
         by_update.set_ylabel("validation perplexity")
         for axis in (by_update, by_time):
             axis.set_yscale("log")
@@ -117,11 +157,42 @@ def plot(result: dict) -> dict:
                 axis.legend()
     axes[-1][0].set_xlabel("updates")
     axes[-1][1].set_xlabel("minutes")
-    return {NAME: figure}
+    compared = {setting: runs for setting, runs in settings.items() if relative(runs)}
+    return {NAME: figure} | ({RELATIVE: plot_relative(compared)} if compared else {})
+
+
+def plot_relative(settings: dict[str, list[dict]]) -> object:
+    """Perplexities divided by APE's, a row for each setting."""
+    from . import figures
+
+    rows = len({setting.partition(",")[0] for setting in settings})
+    columns = -(-len(settings) // rows)
+    size = (max(5.0, 3.4 * columns), 0.4 + 2.6 * rows)
+    figure, axes = figures.subplots(rows, columns, figsize=size, squeeze=False, sharey="row")
+    for axis in axes.flat[len(settings) :]:
+        axis.remove()
+    for axis, (setting, runs) in zip(axes.flat, settings.items(), strict=False):
+        by_run = dict(zip(map(id, runs), looks(runs), strict=True))
+        for run, updates, ratios in relative(runs):
+            axis.plot(updates, ratios, **by_run[id(run)])
+        axis.axhline(1, color=figures.COLOURS["ape"], linewidth=1)
+        axis.set_title(title(setting), loc="left")
+        axis.set_xlabel("updates")
+        axis.grid(axis="y")
+        axis.legend()
+    for axis in axes[:, 0]:
+        axis.set_ylabel("validation perplexity / APE's")
+    return figure
+
+
+def title(setting: str) -> str:
+    """VANILLA for vanilla, and the folder as it is written."""
+    name, comma, folder = setting.partition(",")
+    return name.upper() + comma + folder
 
 
 def main(arguments: list[str]) -> None:
-    """Validation perplexity by update and by wall clock (appendix E)."""
+    """Validation perplexity by update and by wall clock (appendix E), and relative to APE's."""
     parser = base.command(
         NAME, main.__doc__, "runs/demo/checkpoints/interpolate-*-seed1 --out figures"
     )
@@ -135,10 +206,12 @@ def main(arguments: list[str]) -> None:
     signature["trainings"] = {str(save): read_recipe(save).values for save in args.folders}
     base.publish(args.out, NAME, signature, result, plot(result))
     for setting, runs in result["settings"].items():
+        ratios = {id(run): values[-1] for run, _, values in relative(runs) if values}
         for run in runs:
             seconds = run["seconds"][-1]
             clock = "" if seconds is None else f" ({seconds / 60:.1f} minutes)"
+            ratio = f", {ratios[id(run)]:.3f} times APE's" if id(run) in ratios else ""
             print(
                 f"{setting} {label_title(run['label'])} seed {run['seed']}: perplexity"
-                f" {run['perplexity'][-1]:.2f} after {run['updates'][-1]:,} updates{clock}"
+                f" {run['perplexity'][-1]:.2f} after {run['updates'][-1]:,} updates{clock}{ratio}"
             )

@@ -72,6 +72,8 @@ SECTIONS = {
             "curves": "Perplexity of the validation text, by updates (left) and by time (right):"
             " the lower, the better. A curve that still falls at its end belongs to a model that"
             " had not finished learning.",
+            "curves-relative": "The same perplexities divided by APE's after as many updates: above"
+            " one a model is behind APE, below one ahead of it.",
         },
     ),
     "lengths": Words(

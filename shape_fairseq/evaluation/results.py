@@ -121,9 +121,9 @@ def label_of(result: Result) -> str:
 
 
 def label_title(label: str) -> str:
-    """APE for ape, SHAPE (K=40) for shape-k40."""
+    """APE for ape, SHAPE (K=40) for shape-k40, SHAPE (K=40, growing) for shape-k40-growing."""
     model, _, shift = label.partition("-k")
-    return model_title(model) + (f" (K={shift})" if shift else "")
+    return model_title(model) + (f" (K={shift.replace('-', ', ')})" if shift else "")
 
 
 def model_title(model: str) -> str:
