@@ -59,7 +59,7 @@ def test_from_checkpoints_to_the_report(recipes, demo, analyse, tmp_path):
     check_speed(analyse)
     report.main([str(tmp_path / "runs"), "--data", str(demo)])
     text = (tmp_path / "runs" / "report.html").read_text()
-    assert text.count("data:image/svg+xml;base64,") == 7  # similarity has two figures
+    assert text.count("data:image/svg+xml;base64,") == 8  # similarity and curves have two
     check_refusals(analyse, demo, tmp_path)
 
 
