@@ -294,7 +294,8 @@ class Plan:
             words += ["--turns", options.speed_turns]
         if name == "swap":
             words += ["--sequences", options.swapped_sequences]
-            words += ["--beam", self.experiment.translation.beam]
+            search = self.experiment.translation
+            words += ["--beam", search.beam, "--lenpen", search.lenpen]
         if name == "similarity" and (k := self.experiment.cell(setting).max_shift):
             # The paper's offsets, 0, 100, 250 and 500, are for its K of 500.
             words += ["--offsets", *sorted({0, k // 5, k // 2, k})]

@@ -139,3 +139,12 @@ def test_states_are_compared_at_two_offsets_at_least(shift, offsets):
     # Without the option there are the paper's offsets.
     given = re.search(r"--offsets ([\d ]+) --data", words)
     assert (given and given[1]) == offsets
+
+
+def test_sentences_that_move_are_translated_with_the_search_of_the_test_sets():
+    chosen = ["translation.beam=3", "translation.lenpen=1.5"]
+    jobs = {job.name: job for job in Plan(load(DEMO, chosen), Path("out"), 0).jobs}
+    swap = jobs["swap-interpolate"].command
+    assert swap[swap.index("--beam") + 1] == "3" and swap[swap.index("--lenpen") + 1] == "1.5"
+    translate = jobs["evaluate-interpolate-ape-seed1"].environment
+    assert (translate["BEAM"], translate["LENPEN"]) == ("3", "1.5")
