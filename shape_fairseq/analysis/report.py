@@ -20,11 +20,11 @@ from .report_text import SECTIONS, Words
 
 FOLDER = Path(__file__).parent
 TEMPLATE = "report.html.j2"
-SMALL_RUN = (
-    "A short training of small models does not show all that the paper's long ones do:"
-    " SHAPE learns more slowly\n"
-    "than APE at first. The report says of each claim why a small run may not show it."
-)
+SMALL_RUN = """\
+A short training of small models shows whether a model cares where a sentence stands. It may not
+show that SHAPE translates better than APE: SHAPE learns more slowly at first, and the paper trains
+for 200,000 updates. The report says of each claim why a small run may not show it.
+Longer trainings, on real text: docs/results/README.md"""
 MIME = {".svg": "image/svg+xml", ".png": "image/png"}
 TABLES_OF: dict[str, Callable[[dict], Table]] = {"swap": swap.table, "speed": speed.table}
 
