@@ -86,18 +86,25 @@ def compute(folders: list[Path]) -> dict:
         folder = f", {relpath(place, shared)}" if len(set(places)) > 1 else ""
         settings.setdefault(run.pop("setting") + folder, []).append(run)
     for side_by_side in settings.values():
-        for run, label in zip(side_by_side, name_runs(side_by_side), strict=True):
+        side_by_side.sort(key=place_of)
+    for setting in settings:
+        in_figure = runs_of(setting, settings)
+        for run, label in zip(in_figure, name_runs(in_figure), strict=True):
             run["label"] = label
-        side_by_side.sort(
-            key=lambda run: (
-                run["model"] != "ape",
-                run["model"],
-                run["max_shift"] or 0,
-                run["growing"],
-                run["seed"],
-            )
-        )
     return {"settings": settings}
+
+
+def place_of(run: dict) -> tuple:
+    """Where a run stands among others: APE first."""
+    shift = run["max_shift"] or 0
+    return run["model"] != "ape", run["model"], shift, run["growing"], run["seed"]
+
+
+def runs_of(setting: str, settings: dict[str, list[dict]]) -> list[dict]:
+    """The runs of all folders on a setting: among them a name or a colour means one thing."""
+    name = setting.partition(",")[0]
+    same = [runs for other, runs in settings.items() if other.partition(",")[0] == name]
+    return sorted((run for runs in same for run in runs), key=place_of)
 
 
 def relative(runs: list[dict]) -> list[tuple[dict, list[int], list[float]]]:
@@ -115,14 +122,15 @@ def relative(runs: list[dict]) -> list[tuple[dict, list[int], list[float]]]:
     return ratios
 
 
-def looks(runs: list[dict]) -> list[dict]:
-    """How each run is drawn; of several seeds one is named."""
+def looks(runs: list[dict], among: list[dict]) -> list[dict]:
+    """How each run is drawn `among` others in the figure; of several seeds one is named."""
     from . import figures
 
     labels = [run["label"] for run in runs]
+    known = list(dict.fromkeys(run["label"] for run in among))
     return [
         {
-            "color": figures.colour(label, list(dict.fromkeys(labels))),
+            "color": figures.colour(label, known),
             "marker": figures.marker(label),
             "markevery": max(1, len(run["updates"]) // 10),
             "label": label_title(label) if label not in labels[:place] else None,
@@ -140,7 +148,7 @@ def plot(result: dict) -> dict:
         len(settings), 2, figsize=(8, 0.4 + 2.6 * len(settings)), squeeze=False, sharey="row"
     )
     for (by_update, by_time), (setting, runs) in zip(axes, settings.items(), strict=True):
-        for run, look in zip(runs, looks(runs), strict=True):
+        for run, look in zip(runs, looks(runs, runs_of(setting, settings)), strict=True):
             by_update.plot(run["updates"], run["perplexity"], **look)
             if None not in run["seconds"]:
                 by_time.plot([s / 60 for s in run["seconds"]], run["perplexity"], **look)
@@ -162,26 +170,33 @@ def plot(result: dict) -> dict:
 
 
 def plot_relative(settings: dict[str, list[dict]]) -> object:
-    """Perplexities divided by APE's, a row for each setting."""
+    """Perplexities divided by APE's, a row for each setting, a column for each folder."""
     from . import figures
 
-    rows = len({setting.partition(",")[0] for setting in settings})
-    columns = -(-len(settings) // rows)
-    size = (max(5.0, 3.4 * columns), 0.4 + 2.6 * rows)
-    figure, axes = figures.subplots(rows, columns, figsize=size, squeeze=False, sharey="row")
-    for axis in axes.flat[len(settings) :]:
-        axis.remove()
-    for axis, (setting, runs) in zip(axes.flat, settings.items(), strict=False):
-        by_run = dict(zip(map(id, runs), looks(runs), strict=True))
-        for run, updates, ratios in relative(runs):
-            axis.plot(updates, ratios, **by_run[id(run)])
-        axis.axhline(1, color=figures.COLOURS["ape"], linewidth=1)
-        axis.set_title(title(setting), loc="left")
-        axis.set_xlabel("updates")
-        axis.grid(axis="y")
-        axis.legend()
-    for axis in axes[:, 0]:
-        axis.set_ylabel("validation perplexity / APE's")
+    rows: dict[str, list[str]] = {}
+    for setting in settings:
+        rows.setdefault(setting.partition(",")[0], []).append(setting)
+    columns = max(map(len, rows.values()))
+    size = (max(6.0, 1.4 + 2.6 * columns), 0.4 + 2.6 * len(rows))
+    figure, axes = figures.subplots(len(rows), columns, figsize=size, squeeze=False, sharey="row")
+    for row, panels in zip(axes, rows.values(), strict=True):
+        named: dict[str, tuple] = {}
+        for axis, setting in zip(row, panels, strict=False):
+            runs = settings[setting]
+            by_run = dict(zip(map(id, runs), looks(runs, runs_of(setting, settings)), strict=True))
+            for run, updates, ratios in relative(runs):
+                (line,) = axis.plot(updates, ratios, **by_run[id(run)])
+                named.setdefault(run["label"], (place_of(run), line))
+            axis.axhline(1, color=figures.COLOURS["ape"], linewidth=1)
+            axis.set_title(title(setting), loc="left")
+            axis.set_xlabel("updates")
+            axis.grid(axis="y")
+        for axis in row[len(panels) :]:
+            axis.remove()
+        row[0].set_ylabel("validation perplexity / APE's")
+        lines = [line for _, line in sorted(named.values(), key=lambda pair: pair[0])]
+        beside = {"loc": "center left", "bbox_to_anchor": (1, 0.5)}
+        row[len(panels) - 1].legend(handles=lines, **beside)
     return figure
 
 

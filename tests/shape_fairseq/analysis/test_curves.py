@@ -61,7 +61,7 @@ def test_perplexities_are_compared_with_apes_of_the_same_folder_and_seed(tmp_pat
         "vanilla, wide SHAPE (K=20) seed 1: perplexity 9.00 after 300 updates, 1.500 times APE's",
         "vanilla, wide SHAPE (K=20, growing) seed 2: perplexity 21.00 after 200 updates,"
         " 1.050 times APE's",
-        "vanilla, narrow SHAPE seed 1: perplexity 40.00 after 200 updates",
+        "vanilla, narrow SHAPE (K=20) seed 1: perplexity 40.00 after 200 updates",
     ]
     result = curves.compute(trainings)["settings"]
     (_, updates, ratios), (_, _, grown) = curves.relative(result["vanilla, wide"])
@@ -75,3 +75,20 @@ def test_one_folder_needs_no_name_and_no_ape_no_comparison(tmp_path):
     assert list(curves.compute([save])["settings"]) == ["vanilla"]
     curves.main([str(save), "--out", str(tmp_path / "out")])
     assert not (tmp_path / "out" / "curves-relative.png").exists()
+
+
+def test_a_shift_has_one_name_and_one_colour_in_all_folders_of_a_setting(tmp_path):
+    shifts = {"all": (10, 20, 60), "some": (20, 60), "one": (60,)}
+    trainings = [
+        training(tmp_path / folder / f"k{k}", [50, 40], MODEL="shape", MAX_SHIFT=str(k))
+        for folder, values in shifts.items()
+        for k in values
+    ]
+    settings = curves.compute(trainings)["settings"]
+    colours: dict[str, set] = {}
+    for setting, runs in settings.items():
+        for look in curves.looks(runs, curves.runs_of(setting, settings)):
+            colours.setdefault(look["label"], set()).add(look["color"])
+    assert list(colours) == ["SHAPE (K=10)", "SHAPE (K=20)", "SHAPE (K=60)"]
+    assert sorted(map(len, colours.values())) == [1, 1, 1]
+    assert len(set.union(*colours.values())) == 3
