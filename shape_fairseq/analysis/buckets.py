@@ -15,7 +15,7 @@ class Buckets:
     def over(
         cls, numbers: Iterable[int], trained: int | None, width: int | None = None, fewest: int = 1
     ) -> "Buckets":
-        """Ranges of `width` in which the last has at least `fewest` of the numbers."""
+        """Ranges of `width`; the first and the last have at least `fewest` of the numbers."""
         counts = Counter(numbers)
         longest = max(counts)
         width = width or max(1, round((trained or longest) / 5))
@@ -27,6 +27,10 @@ class Buckets:
             if sum(n for number, n in counts.items() if number > ends[-2]) >= fewest:
                 break
             ends.pop(-2)
+        while len(ends) > 1 and ends[0] != trained:
+            if sum(n for number, n in counts.items() if number <= ends[0]) >= fewest:
+                break
+            ends.pop(0)
         return cls(ends)
 
     def number(self, value: int) -> int:

@@ -19,7 +19,7 @@ from .buckets import Buckets
 NAME = "length-bleu"
 BASELINE = "ape"
 MANY = 4  # models, beyond which a legend needs a place of its own
-FEWEST = 10  # sequences in the last bucket: BLEU of fewer says nothing
+FEWEST = 10  # sequences in the first and last bucket: BLEU of fewer says nothing
 
 Sequence = tuple[str, int]  # a subset and a place in it
 

@@ -10,7 +10,14 @@ def test_no_bucket_holds_trained_and_untrained_lengths():
 
 
 def test_the_last_bucket_is_no_handful():
-    lengths = [5] * 50 + [15] * 50 + [25] * 3 + [95]
+    lengths = [5] * 99 + [15] * 99 + [25] * 3 + [95]
     assert Buckets.over(lengths, trained=None, width=10, fewest=4).ends == [10, 20, 100]
     # ... but it never reaches back into the trained lengths.
     assert Buckets.over(lengths, trained=20, width=10, fewest=99).ends == [10, 20, 100]
+
+
+def test_the_first_bucket_is_no_handful():
+    lengths = [3] * 2 + [12] * 3 + [15] * 50 + [25] * 50
+    assert Buckets.over(lengths, trained=None, width=5, fewest=4).ends == [15, 20, 25]
+    # ... but it never reaches into the untrained lengths.
+    assert Buckets.over(lengths, trained=10, width=5, fewest=4).ends == [10, 15, 20, 25]
