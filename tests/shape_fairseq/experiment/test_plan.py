@@ -33,7 +33,8 @@ def test_the_paper_has_41_trainings():
 
 
 @pytest.mark.parametrize(
-    ("name", "cells"), [("demo", 6), ("demo-full", 9), ("multi30k", 29), ("positions", 32)]
+    ("name", "cells"),
+    [("demo", 6), ("demo-full", 9), ("multi30k", 29), ("multi30k-long", 9), ("positions", 32)],
 )
 def test_the_shipped_experiments_are_whole(name, cells):
     jobs = Plan(load(RECIPES / f"{name}.toml", []), Path("out"), gpus=0).jobs
