@@ -33,7 +33,8 @@ def read_history(path: Path) -> History:
         extra = state["extra_state"]
         return History(
             updates=state["optimizer_history"][-1]["num_updates"],
-            seconds=extra["previous_training_time"],
+            # A tensor in the checkpoints of several ranks.
+            seconds=float(extra["previous_training_time"]),
             parameters=extra["parameters"],
             averaged_updates=extra["averaged_updates"],
         )

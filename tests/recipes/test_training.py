@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import shape_fairseq.models  # noqa: F401 - lets torch load fairseq's checkpoints
+from shape_fairseq.evaluation.results import read
 
 # Without dropout and shift nothing is random but the order, so runs can be compared.
 EXACT = "--dropout 0 --attention-dropout 0 --activation-dropout 0 --log-format json"
@@ -126,3 +127,8 @@ def test_fairseqs_own_recipe_in_fp16_on_two_ranks_with_learning_curves(recipes, 
     assert not [one for one, other in pairwise(log.splitlines()) if one == other]
     curves = {path.parent.name for path in (save / "tensorboard").glob("*/*tfevents*")}
     assert curves == {"train", "valid"}
+    # fairseq saves the time of several ranks as a tensor; a result has it as a number.
+    quick = {"AVERAGE": 2, "SUBSETS": "valid", "GENERATE_EXTRA": "--beam 1 --max-len-a 1"}
+    recipes.run("evaluate", save, DATA=demo, RESULTS=tmp_path / "results", GPUS=0, **quick)
+    (result,) = (tmp_path / "results").glob("*.json")
+    assert 0 < read(result).training["seconds"] < 600

@@ -13,14 +13,14 @@ from shape_fairseq.evaluation.weights import average, read_history
 def save(tmp_path):
     """save(90, bias=[1.0, 2.0]): the path of a checkpoint of 90 updates with such weights."""
 
-    def save_checkpoint(updates: int, **model):
+    def save_checkpoint(updates: int, seconds=None, **model):
         path = tmp_path / f"checkpoint_1_{updates}.pt"
         tensors = {
             name: value if isinstance(value, torch.Tensor) else torch.tensor(value)
             for name, value in model.items()
         }
         history = [{"num_updates": updates}]
-        extra = {"previous_training_time": updates / 2}
+        extra = {"previous_training_time": updates / 2 if seconds is None else seconds}
         state = {"model": tensors, "optimizer_history": history, "extra_state": extra}
         torch.save(state, path)
         return path
@@ -90,3 +90,10 @@ def test_the_history_of_an_average_is_read_and_other_files_are_refused(save, tmp
     assert history == weights.History(100, 50.0, parameters=2, averaged_updates=[90, 100])
     with pytest.raises(UserError, match=r"checkpoint_1_90\.pt is no average: make it with"):
         read_history(paths[90])
+
+
+def test_the_time_of_several_ranks_is_a_number(save, tmp_path):
+    # fairseq sums it over the ranks and saves the tensor; a result is JSON.
+    torch.save(average({90: save(90, torch.tensor(45.0), bias=[1.0])}), tmp_path / "average.pt")
+    seconds = read_history(tmp_path / "average.pt").seconds
+    assert type(seconds) is float and seconds == 45
