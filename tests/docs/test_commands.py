@@ -84,6 +84,8 @@ HOW = {
     r"make (demo|demo-full|test|test-quick|format|bench .*)": dry,
     r"make setup && source": not_here("makes an environment; every run of the tests starts so"),
     r"bash \.ci/run": not_here("runs these tests"),
+    r"apt-get install": not_here("changes the machine"),
+    r"echo .* \| gcc ": really,
     r"pip install": not_here("downloads; the workflow plain-pip does it on four Pythons"),
     r"chromium ": not_here("needs the report of make demo; test_report.py opens a report"),
     r"(\w+=\S+ )*python -m pytest": not_here("tests that run anyway"),
