@@ -93,7 +93,7 @@ def test_the_history_of_an_average_is_read_and_other_files_are_refused(save, tmp
 
 
 def test_the_time_of_several_ranks_is_a_number(save, tmp_path):
-    # fairseq sums it over the ranks and saves the tensor; a result is JSON.
+    # fairseq averages it over the ranks and saves the tensor; a result is JSON.
     torch.save(average({90: save(90, torch.tensor(45.0), bias=[1.0])}), tmp_path / "average.pt")
     seconds = read_history(tmp_path / "average.pt").seconds
     assert type(seconds) is float and seconds == 45
