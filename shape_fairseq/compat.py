@@ -335,6 +335,19 @@ def checkpoint_on_all_ranks() -> list[Replacement]:
     return [_wrap(Trainer, "load_checkpoint", wrapper)]
 
 
+def time_of_its_own() -> list[Replacement]:
+    def wrapper(load_checkpoint):
+        def load_checkpoint_without_its_time(trainer, *args, reset_meters=False, **kwargs):
+            extra_state = load_checkpoint(trainer, *args, reset_meters=reset_meters, **kwargs)
+            if reset_meters:  # --finetune-from-model asks for it too
+                trainer._previous_training_time = 0
+            return extra_state
+
+        return load_checkpoint_without_its_time
+
+    return [_wrap(Trainer, "load_checkpoint", wrapper)]
+
+
 def reported_drops() -> list[Replacement]:
     def wrapper(batch_by_size):
         def batch_and_count(indices, *args, **kwargs):
@@ -448,6 +461,9 @@ PATCHES = (
     Patch("checkpoint on all ranks", "torch 2.6 and newer",
           "rank 0 hands its checkpoint on to the others as objects that torch.load refuses",
           checkpoint_on_all_ranks),
+    Patch("time of its own", "all of fairseq",
+          "a fine-tuned model counts the time of the training that it comes from as its own",
+          time_of_its_own),
     Patch("reported drops", "fairseq-fixed",
           "the last batch, of test sentences too, is dropped without a word",
           reported_drops, not OFFICIAL),

@@ -5,6 +5,7 @@ import math
 import os
 import random
 import re
+import shutil
 import time
 from pathlib import Path
 
@@ -132,7 +133,12 @@ def test_a_failure_names_its_log_and_the_mended_value_is_taken(recipes, tmp_path
 
 def test_an_ape_model_is_adapted_to_shape(recipes, small_experiment, tmp_path):
     out, save = small_experiment / "out", tmp_path / "save"
-    checkpoint = out / "checkpoints/interpolate-ape-seed1/average-2-at-4.pt"
+    ape = out / "checkpoints/interpolate-ape-seed1"
+    checkpoint = tmp_path / "average-2-at-4.pt"
+    state = torch.load(ape / checkpoint.name)
+    state["extra_state"]["previous_training_time"] = 1e6
+    torch.save(state, checkpoint)
+    shutil.copy(ape / "recipe.txt", tmp_path)
     # With next to no learning rate the model stays what it was made of.
     options = {"EXTRA": "--disable-validation --lr 1e-30", "UPDATES": 2, "MAX_SHIFT": 10}
     recipes.run("adapt", checkpoint, DATA=out / "data", SAVE=save, GPUS=0, **options)
@@ -140,7 +146,9 @@ def test_an_ape_model_is_adapted_to_shape(recipes, small_experiment, tmp_path):
     assert (recipe["SETTING"], recipe["MODEL"]) == ("interpolate", "shape")
     assert recipe["MAX_SHIFT"] == "10" and recipe["FINETUNED_FROM"] == str(checkpoint)
     last = save / "checkpoint_last.pt"
-    assert torch.load(last)["cfg"]["model"].arch == "transformer_shape_tiny"
+    state = torch.load(last)
+    assert state["cfg"]["model"].arch == "transformer_shape_tiny"
+    assert 0 < state["extra_state"]["previous_training_time"] < 1e6
     adapted = trained_weights(last)
     for name, weights in trained_weights(checkpoint).items():
         torch.testing.assert_close(adapted[name], weights, rtol=0, atol=1e-20)

@@ -156,6 +156,21 @@ def every_rank_reads_the_checkpoint_itself(tools):
     assert options.load_checkpoint_on_all_dp_ranks
 
 
+@check("time of its own")
+def only_a_resumed_training_keeps_the_time_that_it_had(tools):
+    """A model is fine-tuned in tests/recipes/test_experiment.py."""
+    options = SimpleNamespace(load_checkpoint_on_all_dp_ranks=False)
+    for reset_meters, expected in ((False, 60.0), (True, 0)):
+        trainer = SimpleNamespace(
+            cfg=SimpleNamespace(checkpoint=options),
+            data_parallel_world_size=1,
+            _previous_training_time=60.0,
+        )
+        none = str(tools.folder / "none.pt")
+        Trainer.load_checkpoint(trainer, none, reset_meters=reset_meters)
+        assert trainer._previous_training_time == expected
+
+
 @check("reported drops")
 def sequences_that_fairseq_drops_are_reported(tools):
     indices, sizes = numpy.arange(20), numpy.full(20, 5)
