@@ -40,7 +40,7 @@ from fairseq import checkpoint_utils
 from fairseq.data import data_utils
 from fairseq.distributed import utils as distributed_utils
 from fairseq.file_io import PathManager
-from fairseq.logging import progress_bar
+from fairseq.logging import metrics, progress_bar
 from fairseq.models import distributed_fairseq_model
 from fairseq.models.transformer import TransformerModelBase
 from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
@@ -337,13 +337,18 @@ def checkpoint_on_all_ranks() -> list[Replacement]:
 
 def time_of_its_own() -> list[Replacement]:
     def wrapper(load_checkpoint):
-        def load_checkpoint_without_its_time(trainer, *args, reset_meters=False, **kwargs):
+        def load_checkpoint_with_its_time(trainer, *args, reset_meters=False, **kwargs):
             extra_state = load_checkpoint(trainer, *args, reset_meters=reset_meters, **kwargs)
-            if reset_meters:  # --finetune-from-model asks for it too
-                trainer._previous_training_time = 0
+            # --finetune-from-model resets the meters too; several ranks save their time as a tensor.
+            before = 0.0 if reset_meters else float(trainer._previous_training_time)
+            trainer._previous_training_time = before
+            clock = metrics.get_meter("default", "wall")
+            if clock is not None:
+                clock.start()
+                clock.start_time -= before
             return extra_state
 
-        return load_checkpoint_without_its_time
+        return load_checkpoint_with_its_time
 
     return [_wrap(Trainer, "load_checkpoint", wrapper)]
 
@@ -462,7 +467,7 @@ PATCHES = (
           "rank 0 hands its checkpoint on to the others as objects that torch.load refuses",
           checkpoint_on_all_ranks),
     Patch("time of its own", "all of fairseq",
-          "a fine-tuned model counts the time of the training that it comes from as its own",
+          "a fine-tuned model counts the time of its model's training; a resumed one logs no time",
           time_of_its_own),
     Patch("reported drops", "fairseq-fixed",
           "the last batch, of test sentences too, is dropped without a word",

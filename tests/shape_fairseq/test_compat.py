@@ -13,7 +13,7 @@ from fairseq import checkpoint_utils, utils
 from fairseq.data import Dictionary, LanguagePairDataset, data_utils
 from fairseq.distributed import utils as distributed_utils
 from fairseq.file_io import PathManager
-from fairseq.logging import progress_bar
+from fairseq.logging import metrics, progress_bar
 from fairseq.models import distributed_fairseq_model
 from fairseq.modules import SinusoidalPositionalEmbedding
 from fairseq.tasks import FairseqTask
@@ -151,7 +151,11 @@ def a_broken_last_checkpoint_is_replaced(tools):
 def every_rank_reads_the_checkpoint_itself(tools):
     """A training of two ranks is resumed in tests/end_to_end/test_representations.py."""
     options = SimpleNamespace(load_checkpoint_on_all_dp_ranks=False)
-    trainer = SimpleNamespace(cfg=SimpleNamespace(checkpoint=options), data_parallel_world_size=2)
+    trainer = SimpleNamespace(
+        cfg=SimpleNamespace(checkpoint=options),
+        data_parallel_world_size=2,
+        _previous_training_time=0,
+    )
     Trainer.load_checkpoint(trainer, str(tools.folder / "none.pt"))
     assert options.load_checkpoint_on_all_dp_ranks
 
@@ -164,11 +168,16 @@ def only_a_resumed_training_keeps_the_time_that_it_had(tools):
         trainer = SimpleNamespace(
             cfg=SimpleNamespace(checkpoint=options),
             data_parallel_world_size=1,
-            _previous_training_time=60.0,
+            _previous_training_time=torch.tensor(60.0),  # as several ranks save it
         )
         none = str(tools.folder / "none.pt")
+        metrics.log_start_time("wall", round=0)  # as a trainer does
+        clock = metrics.get_meter("default", "wall")
+        clock.load_state_dict(clock.state_dict())  # as a resumed training does
         Trainer.load_checkpoint(trainer, none, reset_meters=reset_meters)
+        assert clock.smoothed_value == pytest.approx(expected, abs=30)  # a slow machine's clock
         assert trainer._previous_training_time == expected
+        assert isinstance(clock.elapsed_time, float)  # the log rounds it
 
 
 @check("reported drops")
