@@ -31,6 +31,7 @@ import io
 import logging
 import os
 import shutil
+import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -353,6 +354,22 @@ def time_of_its_own() -> list[Replacement]:
     return [_wrap(Trainer, "load_checkpoint", wrapper)]
 
 
+def numbered_checkpoints() -> list[Replacement]:
+    def wrapper(save_checkpoint):
+        def save_numbered(cfg, trainer, epoch_itr, val_loss):
+            if cfg.no_epoch_checkpoints:
+                epoch_itr = types.SimpleNamespace(
+                    epoch=epoch_itr.epoch,
+                    end_of_epoch=lambda: False,
+                    state_dict=epoch_itr.state_dict,
+                )
+            return save_checkpoint(cfg, trainer, epoch_itr, val_loss)
+
+        return save_numbered
+
+    return [_wrap(checkpoint_utils, "save_checkpoint", wrapper)]
+
+
 def reported_drops() -> list[Replacement]:
     def wrapper(batch_by_size):
         def batch_and_count(indices, *args, **kwargs):
@@ -469,6 +486,9 @@ PATCHES = (
     Patch("time of its own", "all of fairseq",
           "a fine-tuned model counts the time of its model's training; a resumed one logs no time",
           time_of_its_own),
+    Patch("numbered checkpoints", "all of fairseq",
+          "with --no-epoch-checkpoints the end of an epoch has none: an average lacks it",
+          numbered_checkpoints),
     Patch("reported drops", "fairseq-fixed",
           "the last batch, of test sentences too, is dropped without a word",
           reported_drops, not OFFICIAL),

@@ -116,7 +116,7 @@ def last_checkpoints(save: Path, number: int) -> dict[int, Path]:
 def average_path(save: Path, number: int) -> Path:
     """The average of the newest checkpoints; its name tells it from one of a shorter training."""
     newest = list(last_checkpoints(save, number))[-1]
-    # At the end of an epoch fairseq saves no checkpoint with a number.
+    # The last update has a checkpoint with a number only if SAVE_EVERY divides it.
     return save / average_name(number, completed_updates(save) or newest)
 
 

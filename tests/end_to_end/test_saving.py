@@ -69,6 +69,13 @@ def test_a_restart_takes_the_newest_whole_checkpoint_and_says_so(data, tmp_path)
     assert f"{last} is cut off after 1,000 bytes" in result.stderr.splitlines()[-1]
 
 
+def test_every_save_has_a_number_at_the_end_of_an_epoch_too(data, tmp_path):
+    options = ("--save-interval-updates", "7", "--no-epoch-checkpoints", "--no-last-checkpoints")
+    run("fairseq-train", *train_options(data, tmp_path, ARCH, 14, *options))  # two epochs
+    saved = {path.name: updates(path) for path in tmp_path.glob("checkpoint_*_*.pt")}
+    assert saved == {"checkpoint_1_7.pt": 7, "checkpoint_2_14.pt": 14}
+
+
 def test_a_full_disk_ends_a_training_in_one_line(data, tmp_path):
     save = tmp_path / "save"
     options = train_options(data, save, ARCH, 5, *OPTIONS)

@@ -4,6 +4,7 @@ import importlib.util
 import logging
 import os
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy
@@ -11,6 +12,7 @@ import pytest
 import torch
 from fairseq import checkpoint_utils, utils
 from fairseq.data import Dictionary, LanguagePairDataset, data_utils
+from fairseq.dataclass.configs import CheckpointConfig
 from fairseq.distributed import utils as distributed_utils
 from fairseq.file_io import PathManager
 from fairseq.logging import metrics, progress_bar
@@ -178,6 +180,31 @@ def only_a_resumed_training_keeps_the_time_that_it_had(tools):
         assert clock.smoothed_value == pytest.approx(expected, abs=30)  # a slow machine's clock
         assert trainer._previous_training_time == expected
         assert isinstance(clock.elapsed_time, float)  # the log rounds it
+
+
+@check("numbered checkpoints")
+def the_end_of_an_epoch_has_a_numbered_checkpoint(tools):
+    """A real training is in tests/end_to_end/test_saving.py."""
+    saved = []
+    trainer = SimpleNamespace(
+        data_parallel_rank=0,
+        should_save_checkpoint_on_current_rank=True,
+        checkpoint_suffix="",
+        task=None,
+        consolidate_optimizer=lambda: None,
+        get_num_updates=lambda: 72,
+        save_checkpoint=lambda path, state: saved.append((Path(path).name, state)),
+    )
+    epoch = SimpleNamespace(epoch=3, end_of_epoch=lambda: True, state_dict=lambda: {"epoch": 4})
+    options = CheckpointConfig(
+        save_dir=str(tools.folder),
+        no_epoch_checkpoints=True,
+        no_last_checkpoints=True,
+        save_interval_updates=24,
+    )
+    checkpoint_utils.save_checkpoint(options, trainer, epoch, None)
+    assert [name for name, _ in saved] == ["checkpoint_3_72.pt"]
+    assert saved[0][1]["train_iterator"] == {"epoch": 4}
 
 
 @check("reported drops")
