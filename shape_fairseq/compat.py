@@ -340,7 +340,7 @@ def time_of_its_own() -> list[Replacement]:
     def wrapper(load_checkpoint):
         def load_checkpoint_with_its_time(trainer, *args, reset_meters=False, **kwargs):
             extra_state = load_checkpoint(trainer, *args, reset_meters=reset_meters, **kwargs)
-            # --finetune-from-model resets the meters too; several ranks save their time as a tensor.
+            # --finetune-from-model resets the meters. Several ranks save their time as a tensor.
             before = 0.0 if reset_meters else float(trainer._previous_training_time)
             trainer._previous_training_time = before
             clock = metrics.get_meter("default", "wall")
